@@ -38,6 +38,24 @@ def test_the_classes_exist(spark: SparkSession, name: str) -> None:
     assert class_exists(spark, name)
 
 
+def test_a_class_is_compiled_and_added_to_the_jvm(spark: SparkSession) -> None:
+    name = "org.apache.hadoop.fs.SlackwaterCompiled"
+    source = (
+        "package org.apache.hadoop.fs; public class SlackwaterCompiled { public int seven() { return 7; } }"
+    )
+    compiled = internals.compile_java(source)
+    assert list(compiled) == [name]
+    assert internals.load_classes([name]) == 0
+    internals.define_classes("org.apache.hadoop.fs.RawLocalFileSystem", compiled.values())
+    assert internals.load_classes([name]) == 1
+    assert spark.sparkContext._jvm.org.apache.hadoop.fs.SlackwaterCompiled().seven() == 7  # type: ignore[union-attr]
+
+
+def test_settings_of_hadoop(spark: SparkSession) -> None:
+    assert internals.hadoop_setting("fs.defaultFS") == "file:///"
+    assert internals.hadoop_setting("fs.no.such.setting") is None
+
+
 def test_a_classic_session_is_not_remote(spark: SparkSession) -> None:
     assert not internals.is_remote(spark)
 

@@ -34,8 +34,11 @@ __all__ = [
     "QUERY_LOGGERS",
     "ROCKSDB",
     "JavaError",
+    "compile_java",
     "declare_columns",
     "default_file_system",
+    "define_classes",
+    "hadoop_setting",
     "is_remote",
     "is_streaming_query",
     "java_causes",
@@ -84,6 +87,14 @@ def is_streaming_query(value: object) -> bool:
 def default_file_system(spark: SparkSession) -> str:
     """The URL of the Hadoop default file system, such as ``file:///``; not available on Spark Connect."""
     return str(cast(Any, spark.sparkContext)._jsc.hadoopConfiguration().get("fs.defaultFS"))  # noqa: SLF001
+
+
+def hadoop_setting(name: str) -> str | None:
+    """The value of a Hadoop setting that a new session of this JVM would have; None if it is not set."""
+    value = SparkConf().get(f"spark.hadoop.{name}", None)
+    if value is None:
+        value = cast(Any, SparkContext)._jvm.org.apache.hadoop.conf.Configuration().get(name)  # noqa: SLF001
+    return None if value is None else str(value)
 
 
 def worker_python(spark: SparkSession) -> str:
@@ -390,6 +401,26 @@ def load_classes(names: Iterable[str]) -> int:
             jvm.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - without running its initializers
             loaded += 1
     return loaded
+
+
+def compile_java(source: str) -> dict[str, bytes]:
+    """Compile the source of a Java class with the compiler of Spark's generated code.
+
+    Returns:
+        The bytecode of the class and of those inside it, by their names.
+    """
+    compiler = cast(Any, SparkContext)._jvm.org.codehaus.janino.SimpleCompiler()  # noqa: SLF001
+    compiler.cook(source)
+    return {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+
+
+def define_classes(neighbour: str, bytecode: Iterable[bytes]) -> None:
+    """Add classes to the JVM of this process, in the package of a class that it has: ``neighbour``."""
+    jvm = cast(Any, SparkContext)._jvm  # noqa: SLF001
+    handles = jvm.java.lang.invoke.MethodHandles
+    package = handles.privateLookupIn(jvm.java.lang.Class.forName(neighbour), handles.lookup())
+    for code in bytecode:
+        package.defineClass(code)
 
 
 def spark_jars() -> Path:

@@ -39,6 +39,7 @@ from slackwater.spark.internals import (
     worker_python,
 )
 from slackwater.spark.jvm_options import jvm_options
+from slackwater.spark.local_files import local_file_settings
 from slackwater.spark.quiet_console import filtered_pipe
 from slackwater.spark.versions import FILE_SYSTEM_CHECKPOINTS, SETTINGS, needs
 from slackwater.spark.worker_interpreter import worker_interpreter
@@ -176,6 +177,9 @@ def session(
         if remote is None and "SPARK_REMOTE" not in os.environ:
             named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
             start_gateway(named | chosen, filtered_pipe, lambda: _jvm_options(chosen, local=local))
+            if local:
+                for name, value in local_file_settings(chosen, cache_folder()).items():
+                    builder = builder.config(name, value)
         # A running Spark Connect server keeps its static settings; check_session reports what is missing.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
         spark = builder.getOrCreate()
