@@ -56,6 +56,20 @@ def test_settings_of_hadoop(spark: SparkSession) -> None:
     assert internals.hadoop_setting("fs.no.such.setting") is None
 
 
+def test_the_sources_of_settings_are_forgotten(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    loaded = jvm.org.apache.hadoop.conf.Configuration()
+    name = "io.file.buffer.size"
+    assert loaded.getPropertySources(name) is not None, "Hadoop still records them"
+    assert settings.getPropertySources(name) is None, "forgotten by sw.session()"
+    settings.set("shop.of.a.test", "7")
+    internals.forget_setting_sources(spark)
+    assert settings.get("shop.of.a.test") == "7"
+    assert settings.getPropertySources("shop.of.a.test") is None
+    settings.unset("shop.of.a.test")
+
+
 def test_a_classic_session_is_not_remote(spark: SparkSession) -> None:
     assert not internals.is_remote(spark)
 

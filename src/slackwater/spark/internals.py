@@ -38,6 +38,7 @@ __all__ = [
     "declare_columns",
     "default_file_system",
     "define_classes",
+    "forget_setting_sources",
     "hadoop_setting",
     "is_remote",
     "is_streaming_query",
@@ -95,6 +96,20 @@ def hadoop_setting(name: str) -> str | None:
     if value is None:
         value = cast(Any, SparkContext)._jvm.org.apache.hadoop.conf.Configuration().get(name)  # noqa: SLF001
     return None if value is None else str(value)
+
+
+def forget_setting_sources(spark: SparkSession) -> None:
+    """Let Hadoop forget from which file each of its settings is; not available on Spark Connect.
+
+    Spark serializes the settings three times in a micro-batch, and Hadoop compresses the source of each of
+    its thousand settings on its own, which takes longer than all the rest. Nothing in Spark reads them.
+    """
+    settings = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()  # noqa: SLF001
+    with suppress(JavaError):  # another version of Hadoop
+        sources = settings.getClass().getDeclaredField("updatingResource")
+        sources.setAccessible(True)
+        if (found := sources.get(settings)) is not None:
+            found.clear()
 
 
 def worker_python(spark: SparkSession) -> str:

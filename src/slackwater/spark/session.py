@@ -32,6 +32,7 @@ from slackwater.spark.class_archive import cache_folder, operator_classes, write
 from slackwater.spark.internals import (
     ROCKSDB,
     default_file_system,
+    forget_setting_sources,
     is_remote,
     load_classes,
     spark_jars,
@@ -186,6 +187,8 @@ def session(
     if not is_remote(spark) and _is_local(spark) and spark.conf.get(_CHECKPOINT_MANAGER, None) is None:
         # Spark's default manager runs `readlink` eight times for every file that it writes to a local disk.
         spark.conf.set(_CHECKPOINT_MANAGER, FILE_SYSTEM_CHECKPOINTS)
+    if not is_remote(spark):
+        forget_setting_sources(spark)
     check_session(spark)
     if monitor is not None:
         _monitors[spark] = monitor
