@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Set
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -110,37 +111,61 @@ def latencies(side: str, work: Path) -> list[float]:
     query = writer.option("checkpointLocation", str(work / "checkpoint")).start()
     begin = _now() + int(WARM * SECOND)
     ends = range(-(-begin // WINDOW) * WINDOW, begin + int(MEASURED * SECOND), WINDOW)
-    time.sleep(WARM + MEASURED + TAIL)
+    sink = SinkLog(out)
+    sink.watch(WARM + MEASURED + TAIL, set())
     producer.over.set()
     producer.join()
-    commits = _commits(out)
-    deadline = time.monotonic() + PATIENCE
-    while not commits.keys() >= set(ends) and time.monotonic() < deadline:
-        time.sleep(1)
-        commits = _commits(out)
+    sink.watch(PATIENCE, set(ends))
+    commits = sink.windows
     query.stop()
     assert commits.keys() >= set(ends), "the sink has no pane for a window"
     complete = [next(seen for latest, seen in producer.arrivals if latest - LAG >= end) for end in ends]
     return [(commits[end] - at) / SECOND for end, at in zip(ends, complete, strict=True)]
 
 
-def _commits(out: Path) -> dict[int, int]:
-    """When the sink committed the first pane of each window, by the end of the window, in microseconds."""
-    commits: dict[int, int] = {}
-    seen: set[str] = set()
-    logs = out / "_spark_metadata"
-    named = [log for log in logs.iterdir() if log.name[0].isdigit()] if logs.is_dir() else []
-    # Every tenth log repeats those before it.
-    for log in sorted(named, key=lambda log: int(log.name.partition(".")[0])):
-        committed = log.stat().st_mtime_ns // 1_000
-        lines = log.read_text(encoding="utf-8").splitlines()[1:]
-        entries = [msgspec.json.decode(line) for line in lines]
-        for name in {Path(entry["path"]).name for entry in entries if not entry["isDir"]} - seen:
-            seen.add(name)
-            window = pl.read_parquet(out / name, columns=["window"])["window"]
+class SinkLog:
+    """When the sink committed the first pane of each window, by the end of the window, in microseconds.
+
+    The log is read while the query runs, because `append_to` deletes entries that a later one repeats.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._read: set[str] = set()
+        self._files: dict[str, int] = {}
+
+    def watch(self, seconds: float, ends: Set[int]) -> None:
+        """Read the log every second, until the time is over or there are panes of all windows given."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._read_new()
+            if ends and self.windows.keys() >= ends:
+                return
+            time.sleep(1)
+
+    def _read_new(self) -> None:
+        logs = self._out / "_spark_metadata"
+        named = [log for log in logs.iterdir() if log.name[0].isdigit()] if logs.is_dir() else []
+        # Every tenth log repeats those before it.
+        for log in sorted(named, key=lambda log: int(log.name.partition(".")[0])):
+            if log.name in self._read:
+                continue
+            committed = log.stat().st_mtime_ns // 1_000
+            lines = log.read_text(encoding="utf-8").splitlines()[1:]
+            self._read.add(log.name)
+            for entry in map(msgspec.json.decode, lines):
+                if not entry["isDir"]:
+                    self._files.setdefault(Path(entry["path"]).name, committed)
+
+    @property
+    def windows(self) -> dict[int, int]:
+        """The times of the commits, read from the files that the log has named so far."""
+        commits: dict[int, int] = {}
+        for name, committed in self._files.items():
+            window = pl.read_parquet(self._out / name, columns=["window"])["window"]
             for end in window.struct.field("end").dt.epoch("us").unique():
                 commits[end] = min(committed, commits.get(end, committed))
-    return commits
+        return commits
 
 
 def _in_new_process(side: str) -> list[float]:
