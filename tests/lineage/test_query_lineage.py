@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 import slackwater as sw
 from slackwater.errors import InvalidArgument
 from tests.lineage.receiver import receiver
+from tests.spark.running import put_in_order
 
 
 def test_without_a_transport_queries_cannot_send_lineage() -> None:
@@ -25,7 +26,9 @@ def test_each_step_of_the_watermark_is_a_run(
 ) -> None:
     for minute in (1, 3, 7):
         row = {"at": f"2024-01-01T00:0{minute}:00Z", "id": minute}
-        (tmp_path / f"{minute}.json").write_text(json.dumps(row), encoding="utf-8")
+        path = tmp_path / f"{minute}.json"
+        path.write_text(json.dumps(row), encoding="utf-8")
+        put_in_order(path, minute)
     rows = (
         spark.readStream.schema("at timestamp, id long").option("maxFilesPerTrigger", 1).json(str(tmp_path))
     )

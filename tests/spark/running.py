@@ -243,8 +243,16 @@ def until(condition: Callable[[], bool], seconds: float = 240) -> None:
         time.sleep(0.2)
 
 
+def put_in_order(path: Path, number: int) -> None:
+    """Make Spark read this file as the ``number``-th one of its folder: it reads them by modification time.
+
+    Files that are written within the same millisecond have no order of their own.
+    """
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
 def write(folder: Path, number: int, batch: Batch, schema: pa.Schema = SCHEMA) -> None:
-    """A file of rows, times in seconds; files are read in the order of their modification times."""
+    """A file of rows, times in seconds; files are read in the order of their numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     full = [(*row, "only")[: len(schema)] for row in batch.rows]
     columns = [list(column) for column in zip(*full, strict=True)] if full else [[] for _ in schema]
@@ -254,7 +262,7 @@ def write(folder: Path, number: int, batch: Batch, schema: pa.Schema = SCHEMA) -
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     path = folder / f"{number:05}.parquet"
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    put_in_order(path, number)
 
 
 # ---- comparing

@@ -23,7 +23,7 @@ from slackwater.spark.monitor.reports import why
 from slackwater.spark.wire.clock_source import Ticks
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.time import SECOND
-from tests.spark.running import collector, run_available
+from tests.spark.running import collector, put_in_order, run_available
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +60,9 @@ def write(folder: Path, number: int, records: Sequence[tuple[int, int, str | Non
         for partition, offset, value in records
     ]
     folder.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=RECORD), folder / f"{number}.parquet")
+    path = folder / f"{number}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=RECORD), path)
+    put_in_order(path, number)
 
 
 def read(spark: SparkSession, folder: Path) -> DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -27,6 +26,7 @@ from slackwater.streams.maintenance.mark_cycle import CycleRunner
 from slackwater.time import HOUR, instant
 from slackwater.time import now as wall_clock
 from tests.spark.postgres import Server
+from tests.spark.running import put_in_order
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Rows = Sequence[tuple[Any, ...]]
@@ -54,7 +54,7 @@ def source(spark: SparkSession, folder: Path, schema: str, *batches: Rows) -> Da
         path = folder / f"{number}.json"
         lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
         path.write_text("\n".join(lines), encoding="utf-8")
-        os.utime(path, (number, number))
+        put_in_order(path, number)
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
 
 

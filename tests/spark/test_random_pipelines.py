@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -33,7 +32,7 @@ from slackwater.windows.assigners import SessionsBy
 from tests.model.pipelines import Result, comparable, folded, truth
 from tests.model.windows import Row
 from tests.property.pipeline_soak import numbered_case
-from tests.spark.running import collector, micros, run_available
+from tests.spark.running import collector, micros, put_in_order, run_available
 from tests.strategies.pipelines import Case
 from tests.support.pipeline_nodes import (
     ACCUMULATIONS,
@@ -219,7 +218,7 @@ def write(folder: Path, number: int, rows: Sequence[Row]) -> None:
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     path = folder / f"{number:05}.parquet"
     pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path)
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    put_in_order(path, number)
 
 
 def write_feeds(folder: Path, made: Case) -> None:
