@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slackwater.spark.versions import PYSPARK
+from tests.spark.running import put_in_order
 
 pytestmark = [
     pytest.mark.spark,
@@ -66,6 +67,8 @@ def expected() -> dict[tuple[str, int], tuple[int, int]]:
 def test_the_example_runs(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(PROJECT, project)
+    for number, file in enumerate(sorted((project / "data").glob("*.json"))):
+        put_in_order(file, number)
     spec = project / "spark-pipeline.yml"
     storage = f"storage: {tmp_path.as_uri()}/storage"
     spec.write_text(re.sub("storage: .*", storage, spec.read_text(encoding="utf-8")), encoding="utf-8")

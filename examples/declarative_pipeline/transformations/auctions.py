@@ -21,7 +21,7 @@ def panes() -> DataFrame:
         .key_by("auction")
         .window(sw.tumbling("10 seconds"))
         .trigger(sw.after_watermark(late=sw.every(count=1)))
-        .allowed_lateness("1 minute")
+        .allowed_lateness("1 hour")
         .accumulating_and_retracting()
         .agg(bids=sw.count(), total=sw.sum("price"))
         .to_df()
