@@ -48,6 +48,21 @@ def comparable(rows: Sequence[Any]) -> list[str]:
     return sorted(repr(row) for row in rows)
 
 
+@pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
+def test_old_times_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    old = -14_830_974_000  # a day of 1500, in the calendar that Spark before 3.0 did not use
+    df = shop(spark, tmp_path, Batch([("a", old, 1)], 0, None))
+    run(totals(df).append_to(f"parquet:{tmp_path}/out", create=True, flush=True), tmp_path)
+    setting = "spark.sql.parquet.datetimeRebaseModeInRead"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, mode)
+    try:
+        (row,) = spark.read.parquet(str(tmp_path / "out")).selectExpr("unix_micros(window.start)").collect()
+    finally:
+        spark.conf.set(setting, str(before))
+    assert row[0] == old // 10 * 10 * SECOND
+
+
 @pytest.mark.parametrize("kind", sampled(FORMATS, keep=["delta"]))
 def test_a_stream_with_retractions(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     address = f"{kind}:{tmp_path}/all panes"
@@ -176,13 +191,13 @@ def test_rows_without_duplicates_and_a_stream_that_reads_the_folder(
     assert sorted(found) == list(range(12))
 
 
-def append_in_a_process(address: str, folder: Path) -> str:
+def append_in_a_process(address: str, folder: Path, **variables: str) -> str:
     """Append 40 totals in a process of its own, whose tasks fail once each; returns what it said."""
     for number in range(2):
         rows = [(f"key {key}", 10 * number + 5, key) for key in range(20)]
         write(folder / "in", number, Batch(rows, 0, None))
     program = [sys.executable, "-m", "tests.spark.append_driver", address, str(folder)]
-    with Program(program, folder / "driver.log") as driver:
+    with Program(program, folder / "driver.log", variables) as driver:
         driver.finish()
         return driver.said()
 
@@ -197,6 +212,13 @@ def test_tasks_that_fail_once_leave_nothing_behind(tmp_path: Path, kind: str) ->
     assert sorted(row["total"] for row in rows) == sorted([*range(20), *range(20)])
     files = {path.name for path in (tmp_path / "out").rglob("*.parquet")}
     assert files == {path.name for path in committed_files(append_table(address))}
+
+
+@pytest.mark.proof
+def test_threads_that_are_not_pinned(tmp_path: Path) -> None:
+    append_in_a_process(f"parquet:{tmp_path}/out", tmp_path, PYSPARK_PIN_THREAD="false")
+    rows = rows_in(append_table(f"parquet:{tmp_path}/out"))
+    assert sorted(row["total"] for row in rows) == sorted([*range(20), *range(20)])
 
 
 @pytest.mark.proof

@@ -74,6 +74,10 @@ def test_a_classic_session_is_not_remote(spark: SparkSession) -> None:
     assert not internals.is_remote(spark)
 
 
+def test_threads_of_a_session_are_pinned(spark: SparkSession) -> None:
+    assert internals.pins_threads(spark) == (os.environ.get("PYSPARK_PIN_THREAD", "true") == "true")
+
+
 def test_the_default_file_system_is_the_local_disk(spark: SparkSession) -> None:
     assert internals.default_file_system(spark).startswith("file:")
 

@@ -52,6 +52,17 @@ def test_local_files_of_a_session_are_those_of_the_class(spark: SparkSession) ->
     assert found.getScheme() == "file"
 
 
+@pytest.mark.parametrize("before", [0o2700, 0o4755, 0o1777])
+def test_special_bits_stay_as_with_hadoop(spark: SparkSession, tmp_path: Path, before: int) -> None:
+    permission = spark.sparkContext._jvm.org.apache.hadoop.fs.permission.FsPermission("755")  # type: ignore[union-attr]
+    for name in (HADOOP_CLASS, CLASS):
+        folder = tmp_path / name
+        folder.mkdir()
+        folder.chmod(before)
+        file_system(spark, name).setPermission(hadoop_path(spark, folder), permission)
+    assert mode(tmp_path / CLASS) == mode(tmp_path / HADOOP_CLASS)
+
+
 @pytest.mark.parametrize("bits", [0o000, 0o400, 0o644, 0o600, 0o755, 0o721, 0o777, 0o1777, 0o1750])
 def test_permissions_are_those_that_hadoop_sets(spark: SparkSession, tmp_path: Path, bits: int) -> None:
     permission = spark.sparkContext._jvm.org.apache.hadoop.fs.permission.FsPermission(f"{bits:03o}")  # type: ignore[union-attr]
@@ -62,7 +73,9 @@ def test_permissions_are_those_that_hadoop_sets(spark: SparkSession, tmp_path: P
     assert mode(tmp_path / CLASS) == mode(tmp_path / HADOOP_CLASS) == bits
 
 
-def test_new_files_and_folders_are_those_of_hadoop(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("parent", [0o755, 0o2775])
+def test_new_files_and_folders_are_those_of_hadoop(spark: SparkSession, tmp_path: Path, parent: int) -> None:
+    tmp_path.chmod(parent)  # 02775 passes on its group and itself to new folders
     for name in (HADOOP_CLASS, CLASS):
         root, system = tmp_path / name, file_system(spark, name)
         system.mkdirs(hadoop_path(spark, root / "a" / "b"))
@@ -75,6 +88,7 @@ def test_new_files_and_folders_are_those_of_hadoop(spark: SparkSession, tmp_path
     )
     assert one == two
     assert {"a/rows", "a/.rows.crc"} <= one.keys(), "with checksums"
+    assert one["a/b"] & 0o2000 == parent & 0o2000
 
 
 def test_permissions_of_a_missing_file_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,6 +115,15 @@ def test_the_compiled_class_is_stored_once(
 def test_a_class_of_the_user_is_left_alone(spark: SparkSession) -> None:
     assert local_file_settings({}, None) == {FILE_SYSTEM: CLASS}
     assert local_file_settings({FILE_SYSTEM: HADOOP_CLASS}, None) == {}
+
+
+@pytest.mark.proof
+def test_executors_with_a_jvm_of_their_own_read_and_write_local_files(tmp_path: Path) -> None:
+    program = PROGRAM.format(settings={}, rows=str(tmp_path / "rows"))
+    program = program.replace("local[1]", "local-cluster[1,1,1024]")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert list((tmp_path / "rows").glob("*.parquet"))
 
 
 @pytest.mark.proof

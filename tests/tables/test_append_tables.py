@@ -130,9 +130,10 @@ def test_other_addresses_are_refused(wrong: str) -> None:
 
 @pytest.mark.parametrize("slashes", ["/", "//"])
 def test_credentials_in_an_address_are_refused_and_not_shown(slashes: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"contains credentials|names no bucket") as error:
-        append_table(f"delta:s3:{slashes}key:hidden@lake/panes")
-    assert "hidden" not in str(error.value)
+    for secret in ("hidden", "hid/hidden", "hid/hidden@hidden"):
+        with pytest.raises(InvalidArgument, match=r"contains credentials|names no bucket") as error:
+            append_table(f"delta:s3:{slashes}key:{secret}@lake/panes")
+        assert "hidden" not in str(error.value)
 
 
 # ---- Delta Lake
@@ -302,6 +303,57 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(
     assert not table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
     table.append([], batch(1, run="b"))
     assert found(table) == [("a-0", 1)]
+
+
+def test_a_commit_into_an_obsolete_version_of_the_log_is_repeated(
+    folder: tuple[AppendedFolder, pa.Schema], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, schema = folder
+    table.append([file(table, schema, "a-0", 100)], batch(0))
+    replace = FolderObjects.replace
+
+    def overtaken(store: FolderObjects, key: str, content: bytes, tag: str | None) -> bool:
+        monkeypatch.setattr(FolderObjects, "replace", replace)
+        for number in range(40):  # another query commits while this request is under way
+            added = file(table, schema, f"b-{number}", number)
+            table.append([added], batch(number, query="9d20", identity="other"))
+        assert replace(store, key, content, tag), "the version exists no longer"
+        return True
+
+    monkeypatch.setattr(FolderObjects, "replace", overtaken)
+    assert table.append([file(table, schema, "a-1", 101)], batch(1))
+    assert table.append([file(table, schema, "a-2", 102)], batch(2))
+    assert sorted(n for _, n in found(table)) == [*range(40), 100, 101, 102]
+    assert {name: entry.batch for name, entry in table.ledger().items()} == {"panes": 2, "other": 39}
+
+
+def test_a_commit_that_many_others_follow_at_once_is_not_repeated(
+    folder: tuple[AppendedFolder, pa.Schema], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, schema = folder
+    replace = FolderObjects.replace
+
+    def followed(store: FolderObjects, key: str, content: bytes, tag: str | None) -> bool:
+        monkeypatch.setattr(FolderObjects, "replace", replace)
+        assert replace(store, key, content, tag)
+        for number in range(40):
+            table.append([], batch(number, query="9d20", identity="other"))
+        return True
+
+    monkeypatch.setattr(FolderObjects, "replace", followed)
+    assert not table.append([file(table, schema, "a-0", 100)], batch(0)), "the batch is in the ledger"
+    assert [n for _, n in found(table)] == [100]
+
+
+def test_whether_nested_values_may_be_null_does_not_matter(tmp_path: Path) -> None:
+    strict, loose = (
+        pa.schema([("s", pa.struct([pa.field("z", pa.list_(pa.int64()), nullable=nullable)]))])
+        for nullable in (False, True)
+    )
+    for first, then in ((strict, loose), (loose, strict)):
+        address = f"parquet:{tmp_path}/{first.field('s').type}"
+        created(address, first)
+        assert append_table(address).prepare(then, create=False) == then
 
 
 def refused(folder: Path) -> str:

@@ -2,6 +2,7 @@ package org.apache.hadoop.fs;
 
 import java.io.IOException;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.attribute.PosixFilePermission;
 import java.util.EnumSet;
 import java.util.Set;
@@ -27,10 +28,14 @@ public class DirectLocalFileSystem extends LocalFileSystem {
             PosixFilePermission.OWNER_EXECUTE, PosixFilePermission.OWNER_WRITE, PosixFilePermission.OWNER_READ,
         };
 
+        private static final int SPECIAL_BITS = 07000; // sticky, setuid and setgid
+
         public void setPermission(Path path, FsPermission permission) throws IOException {
+            java.nio.file.Path file = pathToFile(path).toPath();
             int bits = permission.toShort();
-            if (bits >> FROM_LOWEST_BIT.length != 0) {
-                super.setPermission(path, permission); // the sticky bit, which Java cannot set
+            int before = ((Integer) Files.getAttribute(file, "unix:mode", new LinkOption[0])).intValue();
+            if (((bits | before) & SPECIAL_BITS) != 0) {
+                super.setPermission(path, permission); // Java cannot set these bits, and would remove them
                 return;
             }
             Set permissions = EnumSet.noneOf(PosixFilePermission.class);
@@ -39,7 +44,7 @@ public class DirectLocalFileSystem extends LocalFileSystem {
                     permissions.add(FROM_LOWEST_BIT[bit]);
                 }
             }
-            Files.setPosixFilePermissions(pathToFile(path).toPath(), permissions);
+            Files.setPosixFilePermissions(file, permissions);
         }
     }
 }

@@ -17,6 +17,7 @@ from pkgutil import iter_modules
 from threading import Lock
 from typing import Any, Final, cast
 
+from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError as JavaError
 from pyspark import SparkConf, SparkContext
@@ -47,6 +48,7 @@ __all__ = [
     "listen_to_offsets",
     "load_classes",
     "path_archives",
+    "pins_threads",
     "register_source",
     "repartition_checkpoint",
     "run_in_background",
@@ -77,6 +79,14 @@ _FACTORY_OF_MONITOR: Final = "org$apache$spark$api$python$PythonWorkerFactory$Mo
 def is_remote(spark: SparkSession) -> bool:
     """Whether the session belongs to Spark Connect, so that there is no JVM in this process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def pins_threads(spark: SparkSession) -> bool:
+    """Whether each thread of Python has a thread of its own in the JVM, with the properties of its jobs.
+
+    It has by default; the environment variable ``PYSPARK_PIN_THREAD=false`` turns it off.
+    """
+    return not is_remote(spark) and isinstance(cast(Any, spark.sparkContext)._gateway, ClientServer)  # noqa: SLF001
 
 
 def is_streaming_query(value: object) -> bool:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from slackwater._extras import naming_extras, require_extra
@@ -178,7 +179,7 @@ def session(
         if remote is None and "SPARK_REMOTE" not in os.environ:
             named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
             start_gateway(named | chosen, filtered_pipe, lambda: _jvm_options(chosen, local=local))
-            if local:
+            if local and _is_one_jvm(master or chosen.get("spark.master")):
                 for name, value in local_file_settings(chosen, cache_folder()).items():
                     builder = builder.config(name, value)
         # A running Spark Connect server keeps its static settings; check_session reports what is missing.
@@ -288,6 +289,12 @@ def is_local_master(master: str | None) -> bool:
     if master is None:
         return not any(name in os.environ for name in _CLUSTER_VARIABLES)
     return master.startswith("local")
+
+
+def _is_one_jvm(master: str | None) -> bool:
+    """Whether tasks run in the JVM of the driver; ``local-cluster`` starts others. Needs a running JVM."""
+    known = master or SparkConf().get("spark.master") or "local"
+    return known == "local" or known.startswith("local[")
 
 
 @cache

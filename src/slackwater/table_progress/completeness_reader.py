@@ -25,7 +25,7 @@ from slackwater.tables.append_table import AppendTable
 from slackwater.tables.folder_records import folder_completeness
 from slackwater.tables.lake_table import LakeTable
 from slackwater.tables.manifest import manifest_completeness
-from slackwater.tables.object_store import is_object_store, shown_url
+from slackwater.tables.object_store import is_object_store, shown_url, without_secret
 from slackwater.tables.table_address import append_table, lake_table
 
 FORMS: Final = (
@@ -170,9 +170,13 @@ def redacted_table(table: str) -> str:
 
     >>> redacted_table("postgresql://app:secret@db.example/shop#totals"), redacted_table("env:SHOP#totals")
     ('postgresql://app@db.example/shop#totals', 'env:SHOP#totals')
+    >>> redacted_table("delta:s3://key:secret@lake/totals")
+    'delta:s3://…@lake/totals'
     """
     address, hash_, name = str(table).rpartition("#")
-    if not is_database(table) or address.partition(":")[0] in ("env", "file"):
+    if not is_database(table):
+        return without_secret(str(table))
+    if address.partition(":")[0] in ("env", "file"):
         return str(table)
     return f"{redacted_url(database_url(address))}{hash_}{name}"
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,9 @@ _ANOTHER: Final = "write to another folder"
 _READS: Final = 10
 _COMPLETE_EVERY: Final = 10
 """How many entries of the log there are for each one that lists all files; Spark's default."""
+_KEPT: Final = 2 * _COMPLETE_EVERY
+"""Entries that are so many versions older than a complete one are deleted: readers that have listed the log
+may still read the last interval."""
 _log = logging.getLogger(__name__)
 _STAGED: Final = "_"
 """Readers of folders skip files whose names begin with this."""
@@ -61,6 +65,14 @@ class FolderNote(msgspec.Struct, frozen=True):
     ledger: dict[str, LedgerEntry] = {}
     location: str = ""
     """The URL of the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    versions: dict[int, bool]
+    """Each with whether it lists all files."""
+    note: FolderNote
+    """What the newest one states."""
 
 
 class _FirstLine(msgspec.Struct, frozen=True):
@@ -93,11 +105,11 @@ class AppendedFolder(AppendTable):
 
     def prepare(self, schema: pa.Schema, *, create: bool) -> pa.Schema:
         """Check the columns, or write the first entry of the log."""
-        columns = {one.name: str(one.type) for one in schema}
+        columns = {one.name: str(_nullable(one.type)) for one in schema}
         try:
             found = self._newest()
             if found is not None:
-                self._check(columns, found[1])
+                self._check(columns, found.note)
             elif not self._create(columns, create=create):
                 return self.prepare(schema, create=False)
         except OSError as error:
@@ -129,13 +141,8 @@ class AppendedFolder(AppendTable):
 
     def ledger(self) -> dict[str, LedgerEntry]:
         """The entries of all identities, from the newest entry of the log."""
-        for _ in range(_READS):
-            try:
-                note = self._note(log_versions(self.store.keys(FOLDER)))
-            except LostRace:  # the log has grown by two intervals since it was listed
-                continue
-            return {} if note is None else note.ledger
-        raise CommitConflict(self.name, "its log grows faster than it can be read")
+        note = self._listed_log()[1]
+        return {} if note is None else note.ledger
 
     def append(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         """Write the next entry of the log."""
@@ -157,54 +164,71 @@ class AppendedFolder(AppendTable):
         found = self._newest()
         if found is None:
             raise self._misfit("was deleted", "start the query again")
-        known, note = found
+        known, note = found.versions, found.note
         entry = batch.entry(self.name, note.ledger)
         if entry is None:
             return False
-        store = self.store
-        for file in files:
-            store.rename(self.staged(file.key), file.key)
         version = max(known) + 1
         complete = (version + 1) % _COMPLETE_EVERY == 0
         fresh = msgspec.structs.replace(note, ledger={**note.ledger, batch.identity: entry})
         listed = self._listed(known) if complete else []
+        for file in files:
+            self.store.rename(self.staged(file.key), file.key)
         content = log_content([self._note_line(fresh), *listed, *self._lines(files)])
-        if not store.replace(log_key(version, complete=complete), content, None):
+        key = log_key(version, complete=complete)
+        if not self.store.replace(key, content, None):
             raise LostRace(f"version {version} of the log exists")
+        if max(log_versions(self.store.keys(FOLDER)), default=version) >= version + _KEPT:
+            # The version existed before, and was deleted as obsolete: no reader reads it. If it was not, all
+            # versions that are read contain this one, and the next attempt finds the batch in the ledger.
+            self._delete([key])
+            raise LostRace(f"version {version} of the log is obsolete")
         before = note.ledger.get(batch.identity)
         if before is not None and before.runs[-1:] != entry.runs[-1:]:
             self._discard_files(before.runs)
-        if complete:  # readers that have listed the log may still read the last interval
-            old = {one: all_ for one, all_ in known.items() if one <= version - 2 * _COMPLETE_EVERY}
+        if complete:
+            old = {one: all_ for one, all_ in known.items() if one <= version - _KEPT}
             self._delete(log_key(one, complete=all_) for one, all_ in old.items())
         return True
 
     def _discard_files(self, runs: Sequence[str]) -> None:
         """Delete the files that no commit contains, of runs that cannot commit any more."""
-        store = self.store
         prefixes = tuple(prefix for run in runs for prefix in (file_prefix(run), _STAGED + file_prefix(run)))
-        written = [key for key in store.keys("") if key.startswith(prefixes)]
-        if not written:
-            return
-        lines = self._listed(log_versions(store.keys(FOLDER)))
-        listed = {unquote(json.loads(line)["path"]).rpartition("/")[2] for line in lines}
-        self._delete(key for key in written if key not in listed)
+        with self._tidying():
+            written = [key for key in self.store.keys("") if key.startswith(prefixes)]
+            if written:
+                lines = self._listed(log_versions(self.store.keys(FOLDER)))
+                listed = {unquote(json.loads(line)["path"]).rpartition("/")[2] for line in lines}
+                self.store.delete(key for key in written if key not in listed)
 
     def _delete(self, keys: Iterable[str]) -> None:
-        try:
+        with self._tidying():
             self.store.delete(keys)
-        except (OSError, ObjectStoreFailed) as error:
+
+    @contextmanager
+    def _tidying(self) -> Iterator[None]:
+        """Deleting what is not needed any more must not fail a batch that is committed."""
+        try:
+            yield
+        except (OSError, ObjectStoreFailed, LostRace) as error:
             _log.warning("files that %s does not need any more cannot be deleted: %s", self.name, error)
 
-    def _newest(self) -> tuple[dict[int, bool], FolderNote] | None:
-        """The versions of the log, and what the newest one states; None if there is no log."""
-        known = log_versions(self.store.keys(FOLDER))
+    def _newest(self) -> _Log | None:
+        """The log, which states what this class writes; None if there is no log."""
+        known, note = self._listed_log()
         if not known:
             return None
-        note = self._note(known)
         if note is None:
             raise self._misfit("has a log that Spark's file sink or an ingestion job writes", _ANOTHER)
-        return known, note
+        return _Log(known, note)
+
+    def _listed_log(self) -> tuple[dict[int, bool], FolderNote | None]:
+        """The versions of the log, and what the newest one states."""
+        for _ in range(_READS):
+            known = log_versions(self.store.keys(FOLDER))
+            with suppress(LostRace):  # the log has grown by two intervals since it was listed
+                return known, self._note(known)
+        raise CommitConflict(self.name, "its log grows faster than it can be read")
 
     def _note(self, known: Mapping[int, bool]) -> FolderNote | None:
         """What the newest of these versions states; None if it states nothing."""
@@ -237,6 +261,21 @@ class AppendedFolder(AppendTable):
     def _note_line(self, note: FolderNote) -> str:
         located = msgspec.structs.replace(note, location=self.store.url)
         return log_note(self.store.url, slackwater=msgspec.to_builtins(located))
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The type with fields that may all be null: whether they may depends on how an expression is written.
+
+    >>> str(_nullable(pa.struct([pa.field("z", pa.int64(), nullable=False)])))
+    'struct<z: int64>'
+    """
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _nullable(one.type)) for one in kind.fields])
+    if pa.types.is_map(kind):
+        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable(kind.value_type))
+    return kind
 
 
 def folder_url(location: str) -> str:

@@ -140,7 +140,8 @@ them, and set them in the environment of the driver and of the executors, as in 
         raise InvalidArgument("url", shown_url(url), "names no bucket", fix=fix)
     path = quote(unquote(parts.path.rstrip("/")), safe=_SAFE)
     names_account = parts.scheme in ("abfs", "abfss") and ":" not in parts.netloc  # container@account
-    if parts.query or parts.fragment or ("@" in parts.netloc and not names_account):
+    has_account = ("@" in parts.netloc and not names_account) or (":" in parts.netloc and not is_file)
+    if parts.query or parts.fragment or has_account:
         fix = (
             "remove them, and set them in the environment of the driver and of the executors, as in "
             "AWS_ACCESS_KEY_ID"
@@ -164,10 +165,21 @@ def is_object_store(url: str) -> bool:
 def shown_url(url: str) -> str:
     """A URL as messages show it: without accounts and options.
 
-    >>> shown_url("s3://key:secret@bucket/a?token=x")
-    's3://…@bucket/a?…'
+    >>> shown_url("s3://key:secret@bucket/a?token=x"), shown_url("parquet:s3://key:sec/ret@bucket/a")
+    ('s3://…@bucket/a?…', 'parquet:s3://…@bucket/a')
     """
-    return re.sub(r"[?#].*", "?…", re.sub(r"(?<=:/)(/?)[^/]*@", r"\1…@", url), flags=re.DOTALL)
+    shown = re.sub(r"(?<=:/)(/?)[^/]*@", r"\1…@", without_secret(url))
+    return re.sub(r"[?#].*", "?…", shown, flags=re.DOTALL)
+
+
+def without_secret(url: str) -> str:
+    """A URL without an account and its secret; the name of a container of Azure stays.
+
+    >>> without_secret("s3://key:sec/ret@bucket/a"), without_secret("abfss://box@account.example/a")
+    ('s3://…@bucket/a', 'abfss://box@account.example/a')
+    """
+    # A secret may contain slashes, which a URL does not allow there: redact up to the last "@".
+    return re.sub(r"(?<=:/)(/?)[^/@]*:.*@", r"\1…@", url, flags=re.DOTALL)
 
 
 class FolderObjects(ObjectStore):

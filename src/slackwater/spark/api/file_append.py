@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -21,7 +22,7 @@ from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
 from slackwater.spark.api.dataflow import Dataflow
 from slackwater.spark.api.pane_sink import SinkIdentity, register_sink
-from slackwater.spark.internals import is_remote
+from slackwater.spark.internals import pins_threads
 from slackwater.spark.runtime.file_output import FileOutput
 from slackwater.spark.runtime.sink_progress import BucketProgress
 from slackwater.spark.versions import DataSourceStreamArrowWriter, to_arrow_schema
@@ -36,6 +37,8 @@ BucketRow = Mapping[str, Any]
 """What a bucket has sent, with the columns of `FILE_ROWS`."""
 _SPARK_SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
 """The key under which Spark stores its types in a Parquet file, for those that Parquet does not have."""
+_SPARK_VERSION: Final = "org.apache.spark.version"
+"""The key by which Spark knows that days and times are those of today's calendar, however old they are."""
 
 
 def append_rows(
@@ -64,13 +67,13 @@ def append_rows(
     target = append_table(table)
     own = to_arrow_schema(reader.schema)
     columns = target.prepare(own, create=create)
-    if columns == own:
-        columns = columns.with_metadata({_SPARK_SCHEMA: reader.schema.json()})
+    types = {_SPARK_SCHEMA: reader.schema.json()} if columns == own else {}
+    columns = columns.with_metadata({_SPARK_VERSION: pyspark.__version__, **types})
     emitted = dataflow.last(FileOutput(target, reader, columns), flush=flush)
     files = FileCommits(target, commits)
-    if not is_remote(emitted.sparkSession):
+    if pins_threads(emitted.sparkSession):
         return emitted.writeStream.foreachBatch(files).outputMode("append")
-    # In a function that the server of Spark Connect calls, a job does not know the query that it belongs to.
+    # A job of such a function does not know its query: on Spark Connect, or if threads are not pinned.
     name = register_sink(
         emitted.sparkSession, "append", (target.name, commits), stream_writer=lambda: FileSink(files)
     )
@@ -109,7 +112,7 @@ class _TaskFiles(WriterCommitMessage):
 
 
 class FileSink(DataSourceStreamArrowWriter):
-    """The same as a sink, for Spark Connect."""
+    """The same as a sink, where jobs of a function for ``foreachBatch`` do not know their query."""
 
     def __init__(self, commits: FileCommits) -> None:
         self._commits = commits

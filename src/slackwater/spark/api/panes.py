@@ -249,7 +249,8 @@ class Panes(StreamOperations):
             create: Create the table if it does not exist.
             flat: Write plain columns, without the structs ``window`` and ``pane``; see `to_df`.
             identity: The identity under which batches are recorded; the id of the query if omitted. It
-                belongs to one query.
+                belongs to one query. With an identity, a query whose checkpoint was deleted is refused;
+                otherwise it appends every row again.
             takeover_from: The id of the query whose identity this one takes over.
             flush: End the stream; see `to_df`.
 

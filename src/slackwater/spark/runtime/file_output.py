@@ -132,7 +132,12 @@ class _OpenFile:
                 "table", table.name, "does not exist on the machine of this task",
                 fix="use a path that all machines of the cluster share, or the URL of an object store",
             ) from error  # fmt: skip
-        return cls(store, key, path, file, pq.ParquetWriter(file, columns))
+        try:
+            writer = pq.ParquetWriter(file, columns)
+        except Exception:
+            _remove(file, path)
+            raise
+        return cls(store, key, path, file, writer)
 
     def add(self, batches: list[pa.RecordBatch]) -> int:
         self.waiting += batches
@@ -154,14 +159,19 @@ class _OpenFile:
         self.file.close()
 
     def abort(self) -> None:
-        with suppress(OSError):  # a full disk, for example
+        with suppress(OSError, pa.ArrowException):  # a full disk, for example
             self.writer.close()
-        self.file.close()
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
+        _remove(self.file, self.path)
 
     def _write(self) -> None:
         if self.waiting:
             self.writer.write_table(pa.Table.from_batches(self.waiting), row_group_size=_ROW_GROUP)
             self.waiting.clear()
             self.rows = self.bytes = 0
+
+
+def _remove(file: BinaryIO, path: Path | None) -> None:
+    with suppress(OSError):
+        file.close()
+    if path is not None:
+        path.unlink(missing_ok=True)
