@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from slackwater.spark.api.upsert import upsert_to
 from slackwater.spark.session import session
 from tests.chaos.queries import Query
-from tests.chaos.settings import QUICK, short_lived
+from tests.chaos.settings import QUICK, short_lived, slow_commits
 from tests.chaos.workload import Workload, workload
 
 
@@ -35,6 +35,8 @@ def main(folder: Path, url: str, master: str, load: Workload, *names: str, ends:
         },
     )
     spark.sparkContext.setLogLevel("ERROR")
+    if master.startswith("local"):
+        slow_commits(spark)
     started = []
     for query in (Query(folder, url, name) for name in names):
         frame = load.panes(spark, folder / "in", query.pipeline, ends=ends).to_df(flush=ends)

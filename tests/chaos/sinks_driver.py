@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 
 from tests.chaos.driver import wait_for
-from tests.chaos.settings import local_session
+from tests.chaos.settings import local_session, slow_commits
 from tests.chaos.sinks import Sink
 from tests.chaos.workload import Workload, workload
 
 
 def main(sink: Sink, load: Workload, *, ends: bool) -> None:
     spark = local_session("sinks")
+    slow_commits(spark)
     panes = load.panes(spark, sink.folder / "in", "sessions", ends=ends)
     writer = sink.writer(panes, ends=ends).option("checkpointLocation", str(sink.checkpoint))
     wait_for([writer.trigger(availableNow=True).start()])
