@@ -3,8 +3,9 @@
 Each side of a comparison is a new process with a new JVM on `sw.session()`: the same settings, the same
 Parquet files in, the same sink out. Spark's `groupBy(window, key)` runs on RocksDB with changelog
 checkpoints, and on the default state store. Ours also runs with `append_to`, where its tasks write the files
-of the sink. A further side computes nothing: Spark reads the panes that we returned and writes them again,
-which takes as long with every operator. The first batch contains what a new process pays once; the steady
+of the sink. Two further sides compute nothing. In one, Spark reads the panes that we returned and writes them
+again, which takes as long with every operator. The other has the stages of an operator in Python whose tasks
+drop the rows, and write finished panes. The first batch contains what a new process pays once; the steady
 state is the median of the batches after those that warm up. The sides alternate, and the spread over all runs
 is given.
 """
@@ -33,6 +34,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import slackwater as sw
+from benchmarks import empty_stages
 from benchmarks.bars import draw
 from benchmarks.processes import Memory, MemoryWatch, empty_batch_seconds
 from benchmarks.report import Report, spread
@@ -54,6 +56,10 @@ APPENDED: Final = "Slackwater, append_to"
 """The side whose tasks write the files, always Parquet."""
 WRITING: Final = "panes alone"
 """The side that reads finished panes and writes them, with all columns."""
+STAGES: Final = "stages alone"
+"""The side whose tasks drop all rows, and write finished panes; see `empty_stages`."""
+LIMITS: Final = (WRITING, STAGES)
+"""The sides that compute nothing."""
 PANES: Final = "auction bigint, start bigint, end bigint, bids bigint, total bigint, best bigint"
 ALL_COLUMNS: Final = (
     "auction",
@@ -112,15 +118,15 @@ class Workload:
     sink: str = "parquet"
     heap: str = "1g"
     """The heap of the JVM; 1 GiB is Spark's default."""
-    sides: tuple[str, ...] = (OURS, APPENDED, "RocksDB", WRITING)
+    sides: tuple[str, ...] = (OURS, APPENDED, "RocksDB", *LIMITS)
 
     def __str__(self) -> str:
         return f"{self.windows.name}, {self.keys:,} keys"
 
 
 WORKLOADS: Final = (
-    Workload(TUMBLING, 1_000, aim=1.2, batches=16, warm=6, sides=(OURS, APPENDED, *STORES, WRITING)),
-    Workload(TUMBLING, 200_000, aim=10, batches=16, warm=6, sides=(OURS, APPENDED, *STORES, WRITING)),
+    Workload(TUMBLING, 1_000, aim=1.2, batches=16, warm=6, sides=(OURS, APPENDED, *STORES, *LIMITS)),
+    Workload(TUMBLING, 200_000, aim=10, batches=16, warm=6, sides=(OURS, APPENDED, *STORES, *LIMITS)),
     Workload(SLIDING, 1_000, aim=3),
     Workload(SLIDING, 200_000, aim=12),
     Workload(SESSIONS, 200_000, aim=8),
@@ -234,7 +240,7 @@ def run_side(workload: Workload, side: str, work: Path) -> Run:
         query.awaitTermination()
     took = [one.durationMs["triggerExecution"] / 1000 for one in query.recentProgress if one.numInputRows > 0]
     assert len(took) == workload.batches, f"{workload}, {side}: {len(took)} batches"
-    return Run(built, took, _silent_batches(work / side), watch.peak)
+    return Run(built, took, 0 if side == STAGES else _silent_batches(work / side), watch.peak)
 
 
 def _writer(spark: SparkSession, workload: Workload, side: str, work: Path) -> DataStreamWriter:
@@ -243,6 +249,8 @@ def _writer(spark: SparkSession, workload: Workload, side: str, work: Path) -> D
     if side == APPENDED:
         panes = windows(rows, workload.windows.ours)
         return panes.append_to(f"parquet:{work / side}", create=True, flat=flat)
+    if side == STAGES:
+        return empty_stages.empty_stages(rows, "auction", "price", "ts", work / side)
     if side == OURS:
         result = windows(rows, workload.windows.ours).to_df()
     elif side == WRITING:
@@ -291,7 +299,7 @@ def results(workload: Workload, work: Path, side: str) -> pl.DataFrame:
         moments = (pl.col(name).str.to_datetime("%+", time_unit="us") for name in ("start", "end"))
         frame = pl.concat(frames).with_columns(moments)
     else:
-        frame = pl.read_parquet(work / side / "*.parquet").select(
+        frame = pl.read_parquet(work / side / ("out/*.parquet" if side == STAGES else "*.parquet")).select(
             "auction",
             *(pl.col("window").struct.field(bound) for bound in ("start", "end")),
             "bids",
@@ -304,7 +312,7 @@ def results(workload: Workload, work: Path, side: str) -> pl.DataFrame:
 def check(workload: Workload, work: Path) -> None:
     """Every pane of Spark's own windows is ours too, with the same values."""
     mine = results(workload, work, OURS)
-    for side in {APPENDED, WRITING} & set(workload.sides):
+    for side in {APPENDED, *LIMITS} & set(workload.sides):
         same = results(workload, work, side)
         assert same.select(mine.columns).cast(mine.schema).equals(mine), f"{workload}: {side} differs"
     for side in workload.sides:
@@ -362,6 +370,8 @@ def compare(number: int, runs: int = RUNS) -> Comparison:
             for side in workload.sides:
                 if side == WRITING:
                     panes(work / "panes", results(workload, work, OURS), workload.batches)
+                elif side == STAGES:
+                    empty_stages.prepare(work / side, work / APPENDED, workload.batches)
                 took[side].append(cold(number, side, work))
                 print(f"{workload}, {side}: {took[side][-1].batches}", flush=True)
             check(workload, work)
@@ -388,8 +398,10 @@ def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
         "First panes are the seconds from the session to the commit of the first batch with results: Spark "
         "needs a second batch for them. With `append_to` the tasks write the files, otherwise Spark's sink "
         "does. Panes alone: Spark reads the panes that we returned and writes them, with all columns, "
-        "without windows, state and Python; no operator is faster through its sink. Memory is the peak of "
-        "the JVM and of the Python workers.",
+        "without windows, state and Python; no operator is faster through its sink. Stages alone: the tasks "
+        "of a stateful operator in Python drop the rows that they get, and write the panes that `append_to` "
+        "wrote; no operator in Python that gets its rows from Spark is faster. Memory is the peak of the JVM "
+        "and of the Python workers.",
         (
             "workload", "keys", "query", "a batch", "times RocksDB", "first batch",
             "first batch, times RocksDB", "first panes", "memory",
@@ -410,17 +422,17 @@ def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
                         f"{each.first_results(side):.1f}",
                         each.memory(side),
                     )
-                    if side != WRITING
+                    if side not in LIMITS
                     else ("–",) * 4
                 ),
             )
         aim = each.workload.aim
-        reached = {side: median(each.steady_ratios(side)) for side in (OURS, APPENDED, WRITING)}
+        reached = {side: median(each.steady_ratios(side)) for side in (OURS, APPENDED, *LIMITS)}
         verdicts = {side: "met" if times >= aim else "MISSED" for side, times in reached.items()}
         section.verdict(
             f"{each.workload}, aim {aim:g} times Spark on RocksDB: {reached[OURS]:.2f} through Spark's sink "
             f"({verdicts[OURS]}), {reached[APPENDED]:.2f} with append_to ({verdicts[APPENDED]}); panes alone "
-            f"would have {reached[WRITING]:.1f}"
+            f"would have {reached[WRITING]:.2f}, stages alone {reached[STAGES]:.2f}"
         )
     draw(
         PICTURE,

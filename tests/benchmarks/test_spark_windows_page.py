@@ -9,14 +9,23 @@ import pytest
 from benchmarks import spark_windows
 from benchmarks.processes import Memory
 from benchmarks.report import Report
-from benchmarks.spark_windows import APPENDED, OURS, WORKLOADS, WRITING, Comparison, Run, show_windows
+from benchmarks.spark_windows import (
+    APPENDED,
+    OURS,
+    STAGES,
+    WORKLOADS,
+    WRITING,
+    Comparison,
+    Run,
+    show_windows,
+)
 
 
 def test_every_side_has_a_row_and_every_goal_a_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_windows, "PICTURE", tmp_path / "windows.svg")
-    seconds = {OURS: 1.0, APPENDED: 0.5, "RocksDB": 5.0, "default": 2.0, WRITING: 0.25}
+    seconds = {OURS: 1.0, APPENDED: 0.5, "RocksDB": 5.0, "default": 2.0, WRITING: 0.25, STAGES: 0.4}
     comparisons = [
         Comparison(
             workload,
@@ -33,6 +42,7 @@ def test_every_side_has_a_row_and_every_goal_a_verdict(
     assert len(section.rows) == sum(len(workload.sides) for workload in WORKLOADS)
     assert section.rows[1][2:5] == [APPENDED, "0.50", "10.00 (10.00–10.00)"]
     assert section.verdicts[1].endswith(
-        "5.00 through Spark's sink (MISSED), 10.00 with append_to (met); panes alone would have 20.0"
+        "5.00 through Spark's sink (MISSED), 10.00 with append_to (met); panes alone would have 20.00, "
+        "stages alone 12.50"
     )
     assert (tmp_path / "windows.svg").stat().st_size > 0
