@@ -24,6 +24,7 @@ from slackwater.spark.monitor.reports import BucketReport, BufferReport, InputRe
 from slackwater.spark.runtime.blob_cache import BlobCache
 from slackwater.spark.runtime.delay_reports import reported_delays
 from slackwater.spark.runtime.hosts import BatchInput, Host, HostOutput, OperatorBatch, StepCounts
+from slackwater.spark.runtime.local_copies import LocalCopies, LocalCopy
 from slackwater.spark.runtime.numbered_progress import NumberedRules
 from slackwater.spark.runtime.operator_inputs import (
     AdvanceResult,
@@ -97,9 +98,11 @@ class SavedBucket(Saved):
     """The names of its other blobs."""
     back: int = 0
     """By how much the clock was set back so far, in all."""
+    copies: dict[str, LocalCopy] = msgspec.field(default_factory=dict)
+    """The copies that an executor has of stored blobs, by the names of the blobs."""
 
 
-FORM: Final = SavedForm("bucket", "B", 5, SavedBucket, readable=(1, 2, 3, 4))
+FORM: Final = SavedForm("bucket", "B", 6, SavedBucket, readable=(1, 2, 3, 4, 5))
 
 
 @dataclass(frozen=True)
@@ -166,8 +169,11 @@ class OperatorPlan:
         saved: bytes | None,
         store: BlobStore,
         buffers: Iterable[tuple[bytes, bytes | None]],
+        copies: LocalCopies | None = None,
     ) -> Generator[pl.DataFrame, None, BucketOutput]:
         """Do the same as `step`, but yield the output rows in pieces, of which one is in memory at a time.
+
+        With ``copies``, large blobs are read from files of this executor if possible.
 
         Yields:
             All pieces but the last.
@@ -179,11 +185,12 @@ class OperatorPlan:
         before = None if saved is None else FORM.decode(saved)
         clock = self._clock(before, batch)
         now, run = clock.now, clock.run
-        blobs = BlobCache(store) if before is None else BlobCache(store, before.cached, before.stored)
         if before is None:
+            blobs = BlobCache(store, copies=copies)
             inputs = Inputs(self.inputs, now, sides=self.sides, names=self.names)
             state, totals = self.host.initial_state(blobs), Totals()
         else:
+            blobs = BlobCache(store, before.cached, before.stored, copies, before.copies)
             inputs = Inputs(self.inputs, before.now, before.inputs, sides=self.sides, names=self.names)
             state, totals = self.host.load(before.operator, blobs), before.totals
         watermark_before, fronts = inputs.watermark, inputs.fronts
@@ -280,6 +287,7 @@ class OperatorPlan:
                     blobs.cached,
                     sorted(blobs.stored),
                     clock.back,
+                    blobs.copied,
                 )
             ),
         )

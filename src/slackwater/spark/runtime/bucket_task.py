@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from slackwater.spark.runtime.bucket import OperatorPlan
+from slackwater.spark.runtime.local_copies import worker_copies
 from slackwater.spark.runtime.task_output import TaskOutput
 from slackwater.windows.engine.pieces import Pieces
 
@@ -66,9 +67,8 @@ class BucketTask:
         buffers = [buffer for frame in rows for buffer in zip(frame["header"], frame["payload"], strict=True)]
         # Check before reading, because Spark logs a warning when a missing value is read.
         saved = state.getValue(_SMALL_STATE) if state.containsKey(_SMALL_STATE) else None
-        emitted = Pieces(
-            self.plan.pieces(bucket, None if saved is None else bytes(saved[0]), StateBlobs(state), buffers)
-        )
+        before = None if saved is None else bytes(saved[0])
+        emitted = Pieces(self.plan.pieces(bucket, before, StateBlobs(state), buffers, worker_copies()))
         for piece in emitted:
             frame = self.output.encode(bucket, piece, None)
             if frame is not None:

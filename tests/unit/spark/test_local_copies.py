@@ -1,0 +1,267 @@
+"""Copies of blobs in files: whole or not at all, bounded, and never needed."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from slackwater import windows
+from slackwater.progress.watermark_policies import Lag
+from slackwater.spark.checkpoint.bucket_summary import summarize_bucket
+from slackwater.spark.runtime import blob_cache, local_copies
+from slackwater.spark.runtime.bucket import FORM, BucketOutput, OperatorPlan, SavedBucket, Totals
+from slackwater.spark.runtime.local_copies import LocalCopies, LocalCopy, worker_copies
+from slackwater.spark.runtime.operator_inputs import SavedInputs
+from slackwater.spark.runtime.source_progress import SourceRules
+from slackwater.spark.wire.buffers import write_header
+from slackwater.windows.engine.pieces import Pieces
+from tests.support.windowed import Options
+from tests.unit.spark.bucket_stages import BUCKETS, host, rows_frame, shipped, ticks
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> LocalCopies:
+    return LocalCopies(tmp_path / "copies")
+
+
+def written(copies: LocalCopies, blob: bytes) -> LocalCopy:
+    copy = copies.write(blob)
+    assert copy is not None
+    return copy
+
+
+def file_of(tmp_path: Path, copy: LocalCopy) -> Path:
+    return tmp_path / "copies" / copy.token.hex()
+
+
+def free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=size))
+
+
+@pytest.mark.parametrize("blob", [b"", b"content", bytes(1 << 20)])
+def test_a_copy_is_read_as_it_was_written(copies: LocalCopies, blob: bytes) -> None:
+    copy = written(copies, blob)
+    assert copies.read(copy) == blob
+    assert copies.read(copy) == blob
+
+
+def test_every_copy_has_a_file_of_its_own(tmp_path: Path, copies: LocalCopies) -> None:
+    one, other = written(copies, b"same"), written(copies, b"same")
+    copies.delete(one)
+    assert copies.read(one) is None
+    assert copies.read(other) == b"same"
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == [other.token.hex()]
+    copies.delete(one)
+
+
+def test_another_process_reads_the_copy(tmp_path: Path, copies: LocalCopies) -> None:
+    copy = written(copies, b"content")
+    assert LocalCopies(tmp_path / "copies").read(copy) == b"content"
+
+
+def test_only_the_owner_may_enter_the_folder(tmp_path: Path, copies: LocalCopies) -> None:
+    written(copies, b"content")
+    assert (tmp_path / "copies").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"conten", b"content.", b"Content", b"another"], ids=lambda content: content.decode()
+)
+def test_a_truncated_or_damaged_copy_is_not_read(tmp_path: Path, copies: LocalCopies, content: bytes) -> None:
+    copy = written(copies, b"content")
+    file_of(tmp_path, copy).write_bytes(content)
+    assert copies.read(copy) is None
+
+
+def test_a_folder_that_cannot_be_created_has_no_copies(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "missing" / "copies", tmp_path / "file", tmp_path / "file" / "copies"):
+        copies = LocalCopies(folder)
+        assert copies.write(b"content") is None
+        assert copies.read(LocalCopy(bytes(16), 0, 0)) is None
+        copies.delete(LocalCopy(bytes(16), 0, 0))
+
+
+def test_a_folder_that_is_deleted_has_no_copies_until_the_next_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local_copies, "_INTERVAL", 10)
+    copies = LocalCopies(tmp_path / "copies")
+    copy = written(copies, b"12345")
+    copies.delete(copy)
+    (tmp_path / "copies").rmdir()
+    assert copies.read(copy) is None
+    assert copies.write(b"67890") is None
+    assert copies.read(written(copies, b"1")) == b"1"
+
+
+def test_a_file_that_cannot_be_written_whole_is_deleted(tmp_path: Path, copies: LocalCopies) -> None:
+    written(copies, b"first")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limit[1]))  # no file may be longer
+    try:
+        assert copies.write(bytes(1 << 20)) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert len(list((tmp_path / "copies").iterdir())) == 1
+
+
+# ---- bounds
+
+
+def aged(tmp_path: Path, copies: LocalCopies, *sizes: int) -> list[LocalCopy]:
+    """Copies of these sizes, oldest first."""
+    found = [written(copies, bytes(size)) for size in sizes]
+    for second, copy in enumerate(found):
+        os.utime(file_of(tmp_path, copy), (second, second))
+    return found
+
+
+@pytest.mark.parametrize(("capacity", "kept"), [(10, 3), (9, 2), (7, 2), (6, 1), (3, 0)])
+def test_the_oldest_copies_are_deleted_until_the_others_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, copies: LocalCopies, capacity: int, kept: int
+) -> None:
+    three = aged(tmp_path, copies, 3, 3, 4)
+    monkeypatch.setattr(local_copies, "_CAPACITY", capacity)
+    new = written(LocalCopies(tmp_path / "copies"), b"new")
+    assert [copies.read(copy) is not None for copy in three] == [False] * (3 - kept) + [True] * kept
+    assert copies.read(new) == b"new"
+
+
+def test_the_size_is_checked_after_an_interval_of_bytes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local_copies, "_INTERVAL", 10)
+    monkeypatch.setattr(local_copies, "_CAPACITY", 4)
+    copies = LocalCopies(tmp_path / "copies")
+    found = aged(tmp_path, copies, 4, 5, 1)
+    assert all(copies.read(copy) is not None for copy in found), "nothing was checked after 9 bytes"
+    copies.write(b"")
+    assert [copies.read(copy) is not None for copy in found] == [False, False, True]
+
+
+def test_nothing_is_written_to_a_disk_with_little_space(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local_copies, "_INTERVAL", 10)
+    copies = LocalCopies(tmp_path / "copies")
+    free(monkeypatch, 2 << 30)
+    old = written(copies, b"12345")
+    free(monkeypatch, (2 << 30) - 1)
+    written(copies, b"67890")
+    assert copies.write(b"12345") is None
+    assert copies.read(old) == b"12345", "copies that exist are still read"
+    free(monkeypatch, 2 << 30)
+    assert copies.write(b"67890") is None, "blobs that are not copied count as well"
+    written(copies, b"again")
+
+
+def test_nothing_is_written_to_a_disk_that_cannot_be_checked(
+    monkeypatch: pytest.MonkeyPatch, copies: LocalCopies
+) -> None:
+    def failing(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("shutil.disk_usage", failing)
+    assert copies.write(b"12345") is None
+    assert copies.write(b"67890") is None, "as of the last check"
+
+
+# ---- workers and buckets
+
+
+@pytest.mark.parametrize("value", [None, "", ",/tmp"])
+def test_without_a_local_folder_there_are_no_copies(
+    monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", value)
+    assert worker_copies() is None
+
+
+def test_copies_are_in_the_first_local_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'second'}")
+    copies = worker_copies()
+    assert copies is not None
+    copy = written(copies, b"content")
+    assert [path.name for path in (tmp_path / "slackwater-blobs").iterdir()] == [copy.token.hex()]
+    assert worker_copies() is copies, "all tasks of a process count together"
+
+
+PER_ROW = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))
+
+
+class Store(dict[str, bytes]):
+    """A store that counts reads."""
+
+    reads = 0
+
+    def __getitem__(self, name: str) -> bytes:
+        self.reads += 1
+        return super().__getitem__(name)
+
+
+def step(
+    plan: OperatorPlan, saved: bytes | None, store: Store, number: int, copies: LocalCopies | None
+) -> BucketOutput:
+    (bucket, *_) = BUCKETS
+    rows = rows_frame([{"key": f"k{key}", "ts": number, "value": key} for key in range(300)])
+    sent = [*shipped(rows), *ticks(number)]
+    buffers = [(write_header(header), payload) for target, header, payload in sent if target == bucket]
+    emitted = Pieces(plan.pieces(bucket, saved, store, buffers, copies))
+    rest = [piece for piece in emitted if piece.height]
+    output = emitted.result
+    output.rows = pl.concat([*rest, *([] if output.rows is None else [output.rows])])
+    return output
+
+
+def test_buckets_with_and_without_copies_emit_the_same(
+    monkeypatch: pytest.MonkeyPatch, copies: LocalCopies
+) -> None:
+    monkeypatch.setattr(blob_cache, "_MAX_BLOB", 100)
+    monkeypatch.setattr(blob_cache, "_MIN_COPIED", 100)
+    plan = OperatorPlan((SourceRules(Lag(0)),), host(Options(windows.Fixed(100), PER_ROW)))
+    with_copies, without = Store(), Store()
+    one = other = None
+    for number in range(5):
+        output = step(plan, one, with_copies, number, copies)
+        expected = step(plan, other, without, number, None)
+        assert output.rows is not None
+        assert expected.rows is not None
+        assert output.rows.sort("key").equals(expected.rows.sort("key"))
+        one, other = output.state, expected.state
+        assert FORM.decode(one).copies.keys() == set(FORM.decode(one).stored)
+        assert FORM.decode(other).copies == {}
+    assert with_copies.reads == 0
+    assert without.reads > 0
+    assert one is not None
+    assert other is not None
+    assert summarize_bucket(one, with_copies) == summarize_bucket(other, without)
+    # A step without copies forgets them: it may overwrite a blob whose old copy still exists.
+    assert FORM.decode(step(plan, one, with_copies, 5, None).state).copies == {}
+
+
+def test_a_bucket_of_version_5_is_loaded() -> None:
+    version_5 = (
+        "05429908 01c29491 c40147c4 01439090 c405696e 6465789d 00140000 00000000 01000000 0281a130 "
+        "c405736d 616c6c92 a131a132 0312ffec 48 "
+    )
+    expected = SavedBucket(
+        now=8,
+        run=1,
+        ended=False,
+        inputs=SavedInputs([b"G"], b"C"),
+        operator=b"index",
+        totals=Totals(on_time=20, ahead=1, failed=2),
+        cached={"0": b"small"},
+        stored=["1", "2"],
+        back=3,
+        copies={},
+    )
+    assert FORM.decode(bytes.fromhex(version_5)) == expected
