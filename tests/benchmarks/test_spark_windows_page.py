@@ -41,8 +41,11 @@ def test_every_side_has_a_row_and_every_goal_a_verdict(
     (section,) = report.sections
     assert len(section.rows) == sum(len(workload.sides) for workload in WORKLOADS)
     assert section.rows[1][2:5] == [APPENDED, "0.50", "10.00 (10.00–10.00)"]
-    assert section.verdicts[1].endswith(
+    assert section.verdicts[2].endswith(
         "5.00 through Spark's sink (MISSED), 10.00 with append_to (met); panes alone would have 20.00, "
         "stages alone 12.50"
+    )
+    assert section.verdicts[3] == (
+        "first batch, aim 1: 1.00 through Spark's sink (met), 1.00 with append_to (met); stages alone 1.00"
     )
     assert (tmp_path / "windows.svg").stat().st_size > 0
