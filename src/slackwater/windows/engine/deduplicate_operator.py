@@ -479,7 +479,7 @@ def first_within(codes: pl.Series, times: pl.Series, within: int) -> pl.Series:
     reach = ordered.search_sorted(times + within, side="right").cast(pl.Int64) - 1
     base = codes.cast(pl.Int64) * total
     rows = pl.DataFrame({"number": base + ranks, "reach": base + reach}).with_row_index("row")
-    rows = rows.sort("number", "row")
+    rows = rows.sort("number", maintain_order=True)  # rows are in order of their number
     after = rows["number"].search_sorted(rows["reach"], side="right").cast(pl.UInt32)
     link = pl.concat([after, pl.Series([total], dtype=pl.UInt32)])  # the last one leads to itself
     visited = pl.Series([0], dtype=pl.UInt32)

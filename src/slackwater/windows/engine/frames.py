@@ -1,4 +1,4 @@
-"""Helpers for Polars frames: a join in which null keys match, and concatenation with a common type."""
+"""Helpers for Polars frames: joins in which null keys match, concatenation, sorting by key and time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from typing import Final, Literal
 import polars as pl
 
 _SECOND: Final = "join:second"
+_CODE: Final = "sort:code"
+_INTEGERS: Final = frozenset(
+    {pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt64()}
+)
+_PACKED_BITS: Final = 62
+"""How many bits a packed key and time may have, so that no step of packing them exceeds 64 bits."""
+_ROWS_WORTH_PACKING: Final = 1_000
+"""With fewer rows, the extremes of columns are not worth finding."""
 
 
 def match(
@@ -70,3 +78,45 @@ def stack(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         return pl.concat(several, rechunk=False)
     ordered = [frame if frame.columns == names else frame.select(names) for frame in several]
     return pl.concat(ordered, how="vertical_relaxed", rechunk=False)
+
+
+def sort_by_key(frame: pl.DataFrame, keys: Sequence[str], time: str) -> pl.DataFrame:
+    """The rows of each key together, ordered by a time without nulls; those of one time keep their order.
+
+    The order of the keys is not specified. A single key of integers or text is packed with the time into one
+    integer if both fit: Polars sorts one column in a third of the time that it takes for two.
+
+    >>> frame = pl.DataFrame({"key": [2, 1, 2], "at": [5, 9, 3]})
+    >>> sort_by_key(frame, ["key"], "at").rows()
+    [(1, 9), (2, 3), (2, 5)]
+    """
+    if len(keys) == 1 and frame.height >= _ROWS_WORTH_PACKING:
+        packed = _packed(_codes(frame[keys[0]]), frame[time])
+        if packed is not None:
+            return frame.sort(packed, maintain_order=True)
+    return frame.sort(*keys, time, maintain_order=True)
+
+
+def _codes(keys: pl.Series) -> pl.Series:
+    """A number for each text, the same for the same text; keys of other types as they are."""
+    if keys.dtype != pl.String:
+        return keys
+    frame = keys.to_frame("key")
+    known = frame.unique().with_row_index(_CODE)
+    return match(frame, known, ["key"], "left")[_CODE]
+
+
+def _packed(keys: pl.Series, times: pl.Series) -> pl.Series | None:
+    """Integers whose order is that of keys and times; None if they do not fit or keys are not integers."""
+    if keys.dtype not in _INTEGERS or keys.null_count():
+        return None
+    columns = pl.DataFrame({"key": keys, "time": times})
+    lowest, highest = columns.select(pl.all().min()).row(0), columns.select(pl.all().max()).row(0)
+    key_bits, time_bits = ((high - low).bit_length() for low, high in zip(lowest, highest, strict=True))
+    if key_bits + time_bits > _PACKED_BITS:
+        return None
+    # Unsigned integers of 64 bits may exceed Int64, but the difference of two does not here.
+    wide = pl.UInt64() if keys.dtype == pl.UInt64 else pl.Int64()
+    offset = (pl.col("key").cast(wide) - pl.lit(lowest[0], wide)).cast(pl.Int64)
+    packed = offset * 2**time_bits + (pl.col("time") - lowest[1])
+    return columns.select(packed.alias("packed")).to_series()

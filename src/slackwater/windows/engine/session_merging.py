@@ -16,7 +16,7 @@ from slackwater.time import BEGINNING_OF_TIME
 from slackwater.windows.accumulations.counted import GROUP
 from slackwater.windows.assigners import Sessions
 from slackwater.windows.engine.compiled_spec import CompiledSpec, StepResults
-from slackwater.windows.engine.frames import match, stack
+from slackwater.windows.engine.frames import match, sort_by_key, stack
 from slackwater.windows.operator_columns import (
     ADDED,
     CLOSED,
@@ -82,10 +82,10 @@ class SessionMerging:
     def sessions_of(self, elements: pl.DataFrame, watermark: int) -> pl.DataFrame:
         """The sessions that the elements of a batch form among themselves."""
         keys = self.compiled.key_columns
-        elements = elements.sort(*keys, TIME, maintain_order=True)
+        elements = sort_by_key(elements, keys, TIME)
         starts = _key_changes(keys) | self._is_apart
         elements = elements.with_columns(
-            starts.fill_null(value=True).cum_sum().cast(pl.Int64).set_sorted().alias(_SEGMENT)
+            starts.fill_null(value=True).cum_sum().cast(pl.Int64).alias(_SEGMENT)
         )
         sessions = elements.group_by(_SEGMENT, maintain_order=True).agg(
             *(pl.col(key).first() for key in keys),
@@ -170,7 +170,7 @@ class SessionMerging:
         compiled, merged = self.compiled, merge.merged
         if compiled.session_elements is None:
             return merge
-        elements = compiled.session_elements.elements(merged).sort(GROUP, TIME, maintain_order=True)
+        elements = sort_by_key(compiled.session_elements.elements(merged), [GROUP], TIME)
         split = self._is_apart.any().alias(_SPLIT)
         first, last = pl.col(TIME).first().alias(_FIRST), self.ends.max().alias(_LAST)
         ranges = elements.group_by(GROUP).agg(first, last, split)
@@ -275,12 +275,8 @@ def _overlaps(stored: pl.DataFrame, sessions: pl.DataFrame, keys: list[str]) -> 
     of either kind.
     """
     is_stored = pl.lit(value=True).alias(_STORED)
-    ordered = (
-        stack([stored.with_columns(is_stored), sessions.with_columns(~is_stored)])
-        .with_row_index(ROW)
-        .sort(*keys, START, END)
-        .with_columns(_key_changes(keys).alias("other"))
-    )
+    both = stack([stored.with_columns(is_stored), sessions.with_columns(~is_stored)]).with_row_index(ROW)
+    ordered = sort_by_key(both, keys, START).with_columns(_key_changes(keys).alias("other"))
     before = pl.lit(BEGINNING_OF_TIME, pl.Int64())
 
     def furthest(kind: pl.Expr) -> pl.Expr:
@@ -295,9 +291,7 @@ def _overlaps(stored: pl.DataFrame, sessions: pl.DataFrame, keys: list[str]) -> 
 
     reached = pl.max_horizontal(furthest(pl.col(_STORED)), furthest(~pl.col(_STORED))).shift(1)
     starts = (pl.col("other") | (pl.col(START) >= reached)).fill_null(value=True)
-    numbered = ordered.select(
-        ROW, _STORED, START, END, starts.cum_sum().cast(pl.Int64).set_sorted().alias(_MERGED)
-    )
+    numbered = ordered.select(ROW, _STORED, START, END, starts.cum_sum().cast(pl.Int64).alias(_MERGED))
     merged = numbered.group_by(_MERGED, maintain_order=True).agg(
         pl.col(START).first().alias(_MERGED_START),
         pl.col(END).max().alias(_MERGED_END),
