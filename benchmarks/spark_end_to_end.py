@@ -23,6 +23,7 @@ GOALS: Final = {1_000: 10.0, 200_000: 16.0}
 
 def run(report: Report) -> None:
     """With few and with many keys."""
+    sides = ALL[len(WORKLOADS)].sides
     section = report.section(
         "On Spark: ten million rows from end to end",
         f"Ten micro-batches of {MILLION:,} bids, tumbling windows of 10 s, Parquet in, CSV out, a new "
@@ -30,7 +31,7 @@ def run(report: Report) -> None:
         f"session to the last results, without the start of the JVM: median of {RUNS} runs, lowest and "
         "highest. In brackets the part until the first results. With `append_to` the tasks write the files, "
         "which are Parquet files.",
-        ("keys", OURS, APPENDED, *(f"Spark, {side}" for side in STORES), "goal"),
+        ("keys", OURS, APPENDED, *(f"Spark, {side}" for side in sides if side in STORES), "goal"),
     )
     for number in range(len(WORKLOADS), len(ALL)):
         each = compare(number)

@@ -2,8 +2,9 @@
 
 Each side of a comparison is a new process with a new JVM on `sw.session()`: the same settings, the same
 Parquet files in, the same sink out. Spark's `groupBy(window, key)` runs on RocksDB with changelog
-checkpoints, and on the default state store. Ours also runs with `append_to`, where its tasks write the files
-of the sink. Two further sides compute nothing. In one, Spark reads the panes that we returned and writes them
+checkpoints, and on the default state store. It also runs on RocksDB with the same settings in a session that
+Spark creates, as without this library. Ours also runs with `append_to`, where its tasks write the files of
+the sink. Two further sides compute nothing. In one, Spark reads the panes that we returned and writes them
 again, which takes as long with every operator. The other has the stages of an operator in Python whose tasks
 drop the rows, and write finished panes. The first batch contains what a new process pays once; the steady
 state is the median of the batches after those that warm up. The sides alternate, and the spread over all runs
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -60,6 +61,9 @@ STAGES: Final = "stages alone"
 """The side whose tasks drop all rows, and write finished panes; see `empty_stages`."""
 LIMITS: Final = (WRITING, STAGES)
 """The sides that compute nothing."""
+ROCKSDB: Final = "RocksDB"
+PLAIN: Final = "RocksDB, plain session"
+"""The side whose session has the settings of `sw.settings()`, on a JVM as Spark starts it."""
 PANES: Final = "auction bigint, start bigint, end bigint, bids bigint, total bigint, best bigint"
 ALL_COLUMNS: Final = (
     "auction",
@@ -72,7 +76,8 @@ ALL_COLUMNS: Final = (
 )
 """The columns of `windows`, as Spark expressions over the columns of `PANES`."""
 STORES: Final = {
-    "RocksDB": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    ROCKSDB: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    PLAIN: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "default": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
 QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
@@ -118,7 +123,7 @@ class Workload:
     sink: str = "parquet"
     heap: str = "1g"
     """The heap of the JVM; 1 GiB is Spark's default."""
-    sides: tuple[str, ...] = (OURS, APPENDED, "RocksDB", *LIMITS)
+    sides: tuple[str, ...] = (OURS, APPENDED, ROCKSDB, PLAIN, *LIMITS)
 
     def __str__(self) -> str:
         return f"{self.windows.name}, {self.keys:,} keys"
@@ -133,7 +138,13 @@ WORKLOADS: Final = (
 )
 END_TO_END: Final = tuple(
     Workload(
-        TUMBLING, keys, batches=10, batch=MILLION, sink="csv", heap="4g", sides=(OURS, APPENDED, *STORES)
+        TUMBLING,
+        keys,
+        batches=10,
+        batch=MILLION,
+        sink="csv",
+        heap="4g",
+        sides=(OURS, APPENDED, ROCKSDB, "default"),
     )
     for keys in (1_000, 200_000)
 )
@@ -228,7 +239,7 @@ class Run(msgspec.Struct):
 
 def run_side(workload: Workload, side: str, work: Path) -> Run:
     """Run one side in this process, which nothing has warmed up."""
-    spark = sw.session(config=QUIET | {"spark.driver.memory": workload.heap})
+    spark = _session(side, QUIET | {"spark.driver.memory": workload.heap})
     spark.sparkContext.setLogLevel("ERROR")
     began = time.perf_counter()
     writer = _writer(spark, workload, side, work).option(
@@ -241,6 +252,16 @@ def run_side(workload: Workload, side: str, work: Path) -> Run:
     took = [one.durationMs["triggerExecution"] / 1000 for one in query.recentProgress if one.numInputRows > 0]
     assert len(took) == workload.batches, f"{workload}, {side}: {len(took)} batches"
     return Run(built, took, 0 if side == STAGES else _silent_batches(work / side), watch.peak)
+
+
+def _session(side: str, config: Mapping[str, str]) -> SparkSession:
+    """The session of a side."""
+    if side != PLAIN:
+        return sw.session(config=config)
+    builder = SparkSession.builder.appName(side)
+    for name, value in {**sw.settings(), **config}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def _writer(spark: SparkSession, workload: Workload, side: str, work: Path) -> DataStreamWriter:
@@ -349,14 +370,14 @@ class Comparison:
         """The highest peak of all runs."""
         return max((run.memory for run in self.runs[side]), key=lambda one: one.total)
 
-    def ratios(self, side: str, seconds: Callable[[Run], float]) -> list[float]:
-        """How many times faster a side is than Spark on RocksDB, in each run, in ascending order."""
-        pairs = zip(self.runs[side], self.runs["RocksDB"], strict=True)
+    def ratios(self, side: str, seconds: Callable[[Run], float], base: str = ROCKSDB) -> list[float]:
+        """How many times faster a side is than another one, in each run, in ascending order."""
+        pairs = zip(self.runs[side], self.runs[base], strict=True)
         return sorted(seconds(theirs) / seconds(mine) for mine, theirs in pairs)
 
-    def steady_ratios(self, side: str) -> list[float]:
+    def steady_ratios(self, side: str, base: str = ROCKSDB) -> list[float]:
         """The ratios in the steady state."""
-        return self.ratios(side, lambda run: run.steady(self.workload.warm))
+        return self.ratios(side, lambda run: run.steady(self.workload.warm), base)
 
 
 def compare(number: int, runs: int = RUNS) -> Comparison:
@@ -397,7 +418,9 @@ def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
         "the seconds of RocksDB divided by those of the side, in single runs: median, lowest and highest. "
         "First panes are the seconds from the session to the commit of the first batch with results: Spark "
         "needs a second batch for them. With `append_to` the tasks write the files, otherwise Spark's sink "
-        "does. Panes alone: Spark reads the panes that we returned and writes them, with all columns, "
+        "does. Plain session: Spark's windows as they run without this library, with the same settings "
+        "(`sw.settings()`), but without what `sw.session()` changes in the JVM and its file system. "
+        "Panes alone: Spark reads the panes that we returned and writes them, with all columns, "
         "without windows, state and Python; no operator is faster through its sink. Stages alone: the tasks "
         "of a stateful operator in Python drop the rows that they get, and write the panes that `append_to` "
         "wrote; no operator in Python that gets its rows from Spark is faster. Memory is the peak of the JVM "
@@ -439,6 +462,15 @@ def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
             f"first batch, aim 1: {firsts[OURS]:.2f} through Spark's sink ({_verdict(firsts[OURS], 1)}), "
             f"{firsts[APPENDED]:.2f} with append_to ({_verdict(firsts[APPENDED], 1)}); stages alone "
             f"{firsts[STAGES]:.2f}"
+        )
+        plain = {
+            side: (median(each.steady_ratios(side, PLAIN)), median(each.ratios(side, _first_batch, PLAIN)))
+            for side in (OURS, APPENDED)
+        }
+        section.verdict(
+            f"against Spark on RocksDB in a plain session: {plain[OURS][0]:.2f} through Spark's sink, first "
+            f"batch {plain[OURS][1]:.2f}; {plain[APPENDED][0]:.2f} with append_to, first batch "
+            f"{plain[APPENDED][1]:.2f}"
         )
     draw(
         PICTURE,

@@ -12,6 +12,8 @@ from benchmarks.report import Report
 from benchmarks.spark_windows import (
     APPENDED,
     OURS,
+    PLAIN,
+    ROCKSDB,
     STAGES,
     WORKLOADS,
     WRITING,
@@ -25,7 +27,8 @@ def test_every_side_has_a_row_and_every_goal_a_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_windows, "PICTURE", tmp_path / "windows.svg")
-    seconds = {OURS: 1.0, APPENDED: 0.5, "RocksDB": 5.0, "default": 2.0, WRITING: 0.25, STAGES: 0.4}
+    spark = {ROCKSDB: 5.0, PLAIN: 6.0, "default": 2.0}
+    seconds = {OURS: 1.0, APPENDED: 0.5, **spark, WRITING: 0.25, STAGES: 0.4}
     comparisons = [
         Comparison(
             workload,
@@ -41,11 +44,15 @@ def test_every_side_has_a_row_and_every_goal_a_verdict(
     (section,) = report.sections
     assert len(section.rows) == sum(len(workload.sides) for workload in WORKLOADS)
     assert section.rows[1][2:5] == [APPENDED, "0.50", "10.00 (10.00–10.00)"]
-    assert section.verdicts[2].endswith(
+    assert section.verdicts[3].endswith(
         "5.00 through Spark's sink (MISSED), 10.00 with append_to (met); panes alone would have 20.00, "
         "stages alone 12.50"
     )
-    assert section.verdicts[3] == (
+    assert section.verdicts[4] == (
         "first batch, aim 1: 1.00 through Spark's sink (met), 1.00 with append_to (met); stages alone 1.00"
+    )
+    assert section.verdicts[5] == (
+        "against Spark on RocksDB in a plain session: 6.00 through Spark's sink, first batch 1.00; "
+        "12.00 with append_to, first batch 1.00"
     )
     assert (tmp_path / "windows.svg").stat().st_size > 0
