@@ -70,6 +70,13 @@ def test_the_sources_of_settings_are_forgotten(spark: SparkSession) -> None:
     settings.unset("shop.of.a.test")
 
 
+def test_settings_of_a_hadoop_that_works_differently_stay_as_they_are(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internals, "get_method", lambda *_: spark.sparkContext._jvm.java.NoSuchMethod)  # type: ignore[union-attr]
+    internals.forget_setting_sources(spark)
+
+
 def test_a_classic_session_is_not_remote(spark: SparkSession) -> None:
     assert not internals.is_remote(spark)
 

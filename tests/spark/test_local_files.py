@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slackwater.spark import local_files
+from slackwater.spark.internals import spark_home
 from slackwater.spark.local_files import CLASS, FILE_SYSTEM, bytecode, local_file_settings
 
 pytestmark = pytest.mark.spark
@@ -106,10 +108,51 @@ def test_the_compiled_class_is_stored_once(
     with monkeypatch.context() as patched:
         patched.setattr(local_files, "compile_java", lambda _: {})
         assert bytecode(tmp_path) == compiled
-    archive.write_bytes(archive.read_bytes()[:-100])
-    assert bytecode(tmp_path) == compiled, "a damaged archive is replaced"
+    whole = archive.read_bytes()
+    encrypted = bytearray(whole)
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        encrypted[whole.index(signature) + flags] |= 1
+    for damaged in (whole[:-100], bytes(encrypted), b""):
+        archive.write_bytes(damaged)
+        assert bytecode(tmp_path) == compiled
+        assert archive.read_bytes() != damaged, "a damaged archive is replaced"
+    with zipfile.ZipFile(archive, "w") as incomplete:
+        incomplete.writestr(CLASS, compiled[CLASS])
+    assert bytecode(tmp_path) == compiled, "so is one without all classes"
     assert bytecode(tmp_path) == compiled == bytecode(None)
     assert bytecode(tmp_path / "missing") == compiled, "a folder that cannot be written"
+
+
+def test_another_hadoop_has_an_archive_of_its_own(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = bytecode(tmp_path)
+    monkeypatch.setattr(local_files, "hadoop_versions", lambda: ["hadoop-client-api-9.0.0.jar"])
+    assert bytecode(tmp_path) == compiled
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_spark_without_the_compiler_uses_the_class_of_hadoop(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_files, "load_classes", lambda _: 0)
+
+    def missing(_: str) -> dict[str, bytes]:
+        return spark.sparkContext._jvm.org.codehaus.janino.NoSuchCompiler()  # type: ignore[union-attr, no-any-return]
+
+    monkeypatch.setattr(local_files, "compile_java", missing)
+    assert local_file_settings({}, None) == {}
+
+
+@pytest.mark.proof
+def test_a_program_of_spark_submit_has_a_session_on_a_local_master(tmp_path: Path) -> None:
+    program = tmp_path / "job.py"
+    program.write_text(PROGRAM.format(settings={}, rows=str(tmp_path / "rows")))
+    environment = {**os.environ, "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
+    submit = spark_home() / "bin" / "spark-submit"
+    done = subprocess.run([submit, program], env=environment, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert list((tmp_path / "rows").glob("*.parquet"))
 
 
 def test_a_class_of_the_user_is_left_alone(spark: SparkSession) -> None:

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any, Final, cast
 
 from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+from py4j.java_gateway import get_method  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError as JavaError
 from pyspark import SparkConf, SparkContext
@@ -34,6 +35,7 @@ from pyspark.sql.types import StructType
 __all__ = [
     "QUERY_LOGGERS",
     "ROCKSDB",
+    "UNSUPPORTED",
     "JavaError",
     "compile_java",
     "declare_columns",
@@ -63,6 +65,8 @@ __all__ = [
     "worker_python",
 ]
 
+UNSUPPORTED: Final = (JavaError, Py4JError, AttributeError, TypeError)
+"""What a private name of Spark or Hadoop raises in a version that does not have it."""
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _ACCUMULATORS: Final = "__python_accumulator__"
@@ -115,11 +119,12 @@ def forget_setting_sources(spark: SparkSession) -> None:
     its thousand settings on its own, which takes longer than all the rest. Nothing in Spark reads them.
     """
     settings = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()  # noqa: SLF001
-    with suppress(JavaError):  # another version of Hadoop
+    with suppress(*UNSUPPORTED):  # another version of Hadoop
         sources = settings.getClass().getDeclaredField("updatingResource")
         sources.setAccessible(True)
         if (found := sources.get(settings)) is not None:
-            found.clear()
+            # In one call: found.clear() of Py4J removes the settings one by one, with five calls for each.
+            get_method(found, "clear")()
 
 
 def worker_python(spark: SparkSession) -> str:
@@ -202,7 +207,7 @@ def skip_source_lookup() -> bool:
         if manager.dataSourceBuilders().isEmpty():
             nothing = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(jvm.java.util.HashMap())
             getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Some(nothing))
-    except (JavaError, Py4JError, AttributeError, TypeError):  # another version of Spark: it looks itself
+    except UNSUPPORTED:  # another version of Spark: it looks itself
         return False
     return True
 
@@ -469,13 +474,17 @@ def start_gateway(
 ) -> None:
     """Start the JVM of this process with another standard error; does nothing if there is a JVM already.
 
+    In a program of spark-submit, which has started the JVM, connect to it.
+
     Args:
         settings: The Spark settings of the session that is about to be created.
         standard_error: Returns a file descriptor for the JVM, which is closed here.
         options: Returns further options for the JVM.
     """
-    running = cast(Any, SparkContext)._gateway is not None  # noqa: SLF001
-    if running or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if cast(Any, SparkContext)._gateway is not None:  # noqa: SLF001
+        return
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        cast(Any, SparkContext)._ensure_initialized()  # noqa: SLF001
         return
     conf = SparkConf().setAll(list(settings.items()))
     before = os.environ.get(_JVM_OPTIONS)

@@ -3,7 +3,7 @@
 Hadoop starts the program ``chmod`` for every file that it creates on a local disk, unless its native library
 is installed. A micro-batch creates some fifteen files one after the other, and a program takes 2 to 4 ms to
 start in a JVM. The class in ``DirectLocalFileSystem.java`` sets the same permissions by a call of Java. The
-compiler that Spark contains for its generated code compiles it, once for each installation.
+compiler that Spark contains for its generated code compiles it, once for each version of Hadoop.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ import hashlib
 import uuid
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from slackwater.spark.internals import JavaError, compile_java, define_classes, hadoop_setting, load_classes
+from slackwater.spark.internals import (
+    UNSUPPORTED,
+    compile_java,
+    define_classes,
+    hadoop_setting,
+    load_classes,
+    spark_jars,
+)
 
 _HADOOP_SETTING: Final = "fs.file.impl"
 FILE_SYSTEM: Final = f"spark.hadoop.{_HADOOP_SETTING}"
@@ -24,6 +32,8 @@ FILE_SYSTEM: Final = f"spark.hadoop.{_HADOOP_SETTING}"
 CLASS: Final = "org.apache.hadoop.fs.DirectLocalFileSystem"
 _HADOOP_CLASS: Final = "org.apache.hadoop.fs.RawLocalFileSystem"
 _SOURCE: Final = "DirectLocalFileSystem.java"
+_CLASSES: Final = {CLASS, f"{CLASS}$Raw"}
+"""The classes in it."""
 
 
 def local_file_settings(chosen: Mapping[str, str], folder: Path | None) -> dict[str, str]:
@@ -45,7 +55,7 @@ def local_file_settings(chosen: Mapping[str, str], folder: Path | None) -> dict[
             return {}
         if not load_classes([CLASS]):
             define_classes(_HADOOP_CLASS, bytecode(folder).values())
-    except JavaError:  # another Hadoop or Java: the class only saves time
+    except UNSUPPORTED:  # another Spark, Hadoop or Java: the class only saves time
         return {}
     return {FILE_SYSTEM: CLASS}
 
@@ -59,12 +69,11 @@ def bytecode(folder: Path | None) -> dict[str, bytes]:
     source = resources.files(__package__).joinpath(_SOURCE).read_text("utf-8")
     if folder is None:
         return compile_java(source)
-    path = folder / f"files-{hashlib.sha256(source.encode()).hexdigest()[:16]}.jar"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile):
-        compiled = compile_java(source)
+    path = folder / f"files-{_digest(source, *hadoop_versions())}.jar"
+    known = _stored(path)
+    if known is not None:
+        return known
+    compiled = compile_java(source)
     fresh = folder / f"{path.stem}-{uuid.uuid4().hex[:8]}.new"
     try:
         with zipfile.ZipFile(fresh, "w") as archive:
@@ -72,5 +81,28 @@ def bytecode(folder: Path | None) -> dict[str, bytes]:
                 archive.writestr(name, code)
         fresh.replace(path)
     except OSError:  # a full disk must not keep a session from starting
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):
+            fresh.unlink()
     return compiled
+
+
+def hadoop_versions() -> list[str]:
+    """The names of the jar files that contain Hadoop's file systems.
+
+    >>> hadoop_versions()[0].startswith("hadoop-")
+    True
+    """
+    return sorted(jar.name for jar in spark_jars().glob("hadoop-*.jar"))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _stored(path: Path) -> dict[str, bytes] | None:
+    """The classes in an archive; None if it does not exist, or is damaged in whatever way."""
+    with suppress(Exception), zipfile.ZipFile(path) as archive:
+        found = {name: archive.read(name) for name in archive.namelist()}
+        if found.keys() == _CLASSES:
+            return found
+    return None
