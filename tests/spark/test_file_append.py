@@ -153,11 +153,14 @@ def test_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     assert [row["total"] for row in rows_in(append_table(address))] == [1, 1]
 
 
-def nested(spark: SparkSession, df: DataFrame) -> OutputRows:
-    other = df.selectExpr("key", "at as seen", "struct(value, array(value) as list) as both")
+def nested(spark: SparkSession, df: DataFrame, how: str = "inner") -> OutputRows:
+    """A join with a struct whose field ``list`` cannot be null, as Spark finds."""
+    other = df.where("value < 3").selectExpr(
+        "key", "at as seen", "struct(value, array(value) as list) as both"
+    )
     left = stream(df, event_time="at", watermark=lag("0 seconds"))
     right = stream(other, event_time="seen", watermark=lag("0 seconds"))
-    return left.join(right, on=("key",), before="0 seconds", after="0 seconds")
+    return left.join(right, on=("key",), before="0 seconds", after="0 seconds", how=how)
 
 
 @pytest.mark.parametrize("kind", sampled(FORMATS, keep=["parquet"]))
@@ -169,6 +172,24 @@ def test_rows_of_joins_and_nested_values(spark: SparkSession, tmp_path: Path, ki
     found = sorted((row["key"], row["value"], row["both"]) for row in rows)
     assert found == [("a", 1, {"value": 1, "list": [1]}), ("b", 2, {"value": 2, "list": [2]})]
     assert sw.complete_until(address) is None
+
+
+@pytest.mark.parametrize("kind", sampled(FORMATS, keep=["parquet"]))
+def test_a_struct_is_null_in_rows_without_a_match(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    address = f"{kind}:{tmp_path}/out"
+    df = shop(spark, tmp_path, Batch([("a", 5, 1), ("b", 6, 3)], 0, None))
+    joined = nested(spark, df, "left")
+    assert not joined.to_df().schema["both"].dataType["list"].nullable  # type: ignore[index]
+    run(joined.append_to(address, create=True, flush=True), tmp_path)
+    found = sorted((row["key"], row["value"], row["both"]) for row in rows_in(append_table(address)))
+    assert found == [("a", 1, {"value": 1, "list": [1]}), ("b", 3, None)]
+    collected: list[Any] = []
+
+    def collect(batch: DataFrame, _: int) -> None:
+        collected.extend((row.key, row.value, row.both and row.both.asDict()) for row in batch.collect())
+
+    run(joined.to_df(flush=True).writeStream.foreachBatch(collect), tmp_path, "compared")
+    assert sorted(collected) == found
 
 
 @pytest.mark.proof

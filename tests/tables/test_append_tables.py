@@ -185,6 +185,35 @@ def test_delta_tables_with_constraints_are_refused(tmp_path: Path) -> None:
         append_table(f"delta:{tmp_path}/t").prepare(COLUMNS, create=False)
 
 
+@pytest.mark.parametrize("change", ["constraint", "partitions"])
+def test_a_delta_table_that_has_changed_gets_no_more_files(tmp_path: Path, change: str) -> None:
+    table, schema = created(f"delta:{tmp_path}/t")
+    assert table.append([file(table, schema, "a", 1)], batch(0))
+    if change == "constraint":
+        DeltaTable(str(tmp_path / "t")).alter.add_constraint({"positive": "n > 0"})
+    else:
+        DeltaTable.create(str(tmp_path / "t"), schema, partition_by=["key"], mode="overwrite")
+    version = DeltaTable(str(tmp_path / "t")).version()
+    with pytest.raises(TableDoesNotFit, match="which append_to does not support; append to another table"):
+        table.append([file(table, schema, "b", -1)], batch(1))
+    assert DeltaTable(str(tmp_path / "t")).version() == version
+
+
+def test_a_folder_that_is_not_shared_is_an_error(address: str) -> None:
+    table, _ = created(address)
+    with pytest.raises(InvalidArgument, match="on the machine of the driver; use a path that all machines"):
+        table.append([AppendedFile("part-elsewhere.parquet", 1)], batch(0))
+    assert found(table) == []
+
+
+def test_a_run_whose_files_a_newer_one_has_deleted_is_refused(address: str) -> None:
+    table, schema = created(address)
+    assert table.append([file(table, schema, "a", 1)], batch(0, run="a"))
+    assert table.append([file(table, schema, "b", 2)], batch(1, run="b"))
+    with pytest.raises(IdentityInUse):
+        table.append([AppendedFile("part-deleted.parquet", 1)], batch(2, run="a"))
+
+
 # ---- folders of Parquet files
 
 
@@ -277,6 +306,25 @@ def test_staged_files_of_refused_and_repeated_batches_are_deleted(
     assert [path.name for path in Path(table.location).glob("*.parquet")] == ["part-a.parquet"]
 
 
+def test_files_of_a_commit_that_loses_a_race_are_deleted(
+    folder: tuple[AppendedFolder, pa.Schema], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, schema = folder
+    replace = FolderObjects.replace
+    mine, other = file(table, schema, "mine", 1), file(table, schema, "other", 2)
+
+    def late(store: FolderObjects, key: str, content: bytes, tag: str | None) -> bool:
+        monkeypatch.setattr(FolderObjects, "replace", replace)
+        assert table.append([other], batch(0, query="9d20"))
+        return replace(store, key, content, tag)
+
+    monkeypatch.setattr(FolderObjects, "replace", late)
+    with pytest.raises(IdentityInUse):
+        table.append([mine], batch(0))
+    assert [path.name for path in Path(table.location).glob("*.parquet")] == ["part-other.parquet"]
+    assert found(table) == [("other", 2)]
+
+
 @pytest.mark.parametrize("spelling", ["link", "panes/../panes"])
 def test_another_spelling_of_the_location_is_refused(
     folder: tuple[AppendedFolder, pa.Schema], spelling: str
@@ -353,7 +401,7 @@ def test_whether_nested_values_may_be_null_does_not_matter(tmp_path: Path) -> No
     for first, then in ((strict, loose), (loose, strict)):
         address = f"parquet:{tmp_path}/{first.field('s').type}"
         created(address, first)
-        assert append_table(address).prepare(then, create=False) == then
+        assert append_table(address).prepare(then, create=False) == loose
 
 
 def refused(folder: Path) -> str:
@@ -370,6 +418,23 @@ def test_folders_of_other_programs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "part-0.parquet").touch()
     assert "contains files that append_to has not written" in refused(tmp_path / "files")
+
+
+def test_a_folder_that_two_queries_create_at_once_is_used_by_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"parquet:{tmp_path}/panes"
+    newest = AppendedFolder._newest
+
+    def before_the_other(table: AppendedFolder) -> object:
+        monkeypatch.setattr(AppendedFolder, "_newest", newest)
+        assert table._newest() is None
+        created(address)
+        return None
+
+    monkeypatch.setattr(AppendedFolder, "_newest", before_the_other)
+    table, schema = created(address)
+    assert table.append([file(table, schema, "a", 1)], batch(0))
 
 
 def test_other_tables_in_the_folder_are_refused(folder: tuple[AppendedFolder, pa.Schema]) -> None:

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas import types as arrow_types
 from pyspark.sql.types import DataType, StructType
 
+from slackwater._arrow_types import nullable_schema
 from slackwater.errors import NeedsNewerSpark
 
 __all__ = [
@@ -215,6 +216,15 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
     if PYSPARK >= (4, 2):
         return arrow_types.to_arrow_schema(schema, timezone="UTC")
     return arrow_types.to_arrow_schema(schema)  # in UTC by default
+
+
+def output_arrow_schema(schema: StructType) -> pa.Schema:
+    """The same for rows that an operator emits, which may have null where the schema does not expect it.
+
+    >>> output_arrow_schema(StructType().add("n", "long", nullable=False)).field("n").nullable
+    True
+    """
+    return nullable_schema(to_arrow_schema(schema))
 
 
 def from_arrow_schema(schema: pa.Schema) -> StructType:

@@ -10,10 +10,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from slackwater.errors import InvalidArgument
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.object_store import ObjectStore
 
 _REQUESTS: Final = 16
+NO_FILES: Final = "does not have the files of the tasks on the machine of the driver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,17 @@ def file_prefix(run: str) -> str:
     'part-5f1c9d20-'
     """
     return f"part-{run}-"
+
+
+def not_shared(table: str, problem: str) -> InvalidArgument:
+    """The error if a table is in a folder that the machines of the cluster do not share.
+
+    >>> print(not_shared("parquet:/data/panes", "does not exist on the machine of this task"))
+    table = 'parquet:/data/panes': does not exist on the machine of this task; use a path that all machines \
+of the cluster share, or the URL of an object store
+    """
+    fix = "use a path that all machines of the cluster share, or the URL of an object store"
+    return InvalidArgument("table", table, problem, fix=fix)
 
 
 def file_sizes(store: ObjectStore, files: Sequence[AppendedFile]) -> list[int]:

@@ -8,8 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from slackwater.sql.pane_targets import TableDoesNotFit
-from slackwater.tables.append_table import AppendedFile, AppendTable, file_sizes
+from slackwater.tables.append_table import NO_FILES, AppendedFile, AppendTable, file_sizes, not_shared
 from slackwater.tables.appended_folder import folder_url
 from slackwater.tables.delta_table import DeltaLakeTable
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
@@ -64,12 +63,7 @@ class AppendedDelta(AppendTable):
         if self.table.columns() is None:
             check_no_file_log(self.store, self.name)
         self.table.prepare(LakeColumns(pa.schema([]), plain), create=create)
-        unsupported = self.table.append_obstacle(_FEATURES)
-        if unsupported is not None:
-            raise TableDoesNotFit(
-                "table", self.name, f"{unsupported}, which append_to does not support",
-                fix="append to another table, or write to_df() with the connector of Delta Lake",
-            )  # fmt: skip
+        self.table.check_appends(_FEATURES)
         found = self.table.columns()
         return plain if found is None else plain_schema(pa.schema([found.field(one) for one in plain.names]))
 
@@ -79,7 +73,10 @@ class AppendedDelta(AppendTable):
 
     def append(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         """Add the files in one commit."""
-        return until_committed(
-            self.name,
-            lambda: self.table.append(files, lambda: file_sizes(self.store, files), batch),
-        )
+        try:
+            return until_committed(
+                self.name,
+                lambda: self.table.append(files, lambda: file_sizes(self.store, files), batch, _FEATURES),
+            )
+        except FileNotFoundError as error:
+            raise not_shared(self.name, NO_FILES) from error

@@ -20,10 +20,18 @@ import msgspec
 import pyarrow as pa
 
 from slackwater import time
+from slackwater._arrow_types import nullable_schema
 from slackwater.errors import CorruptState
 from slackwater.sql.commit_owner import IdentityInUse
 from slackwater.sql.pane_targets import StaleBatch, TableDoesNotFit
-from slackwater.tables.append_table import AppendedFile, AppendTable, file_prefix, file_sizes
+from slackwater.tables.append_table import (
+    NO_FILES,
+    AppendedFile,
+    AppendTable,
+    file_prefix,
+    file_sizes,
+    not_shared,
+)
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.lake_table import CommitConflict, LostRace, until_committed
 from slackwater.tables.object_store import (
@@ -105,7 +113,10 @@ class AppendedFolder(AppendTable):
 
     def prepare(self, schema: pa.Schema, *, create: bool) -> pa.Schema:
         """Check the columns, or write the first entry of the log."""
-        columns = {one.name: str(_nullable(one.type)) for one in schema}
+        schema = nullable_schema(
+            schema
+        )  # whether a field may be null depends on how an expression is written
+        columns = {one.name: str(one.type) for one in schema}
         try:
             found = self._newest()
             if found is not None:
@@ -119,7 +130,8 @@ class AppendedFolder(AppendTable):
 
     def _create(self, columns: dict[str, str], *, create: bool) -> bool:
         """Write the first entry of the log; returns False if another process did so first."""
-        if any(not key.startswith((LOCK, f"{FOLDER}/_")) for key in self.store.keys("")):
+        # If another process has created the log meanwhile, this one cannot be written.
+        if any(not key.startswith((LOCK, f"{FOLDER}/")) for key in self.store.keys("")):
             raise self._misfit("contains files that append_to has not written", _ANOTHER)
         if not create:
             raise self._misfit("does not exist", "pass create=True, or correct the address")
@@ -148,17 +160,22 @@ class AppendedFolder(AppendTable):
         """Write the next entry of the log."""
         try:
             added = until_committed(self.name, lambda: self._attempt(files, batch))
-        except (IdentityInUse, StaleBatch):
-            self._discard_staged(files)
+        except (IdentityInUse, StaleBatch, CommitConflict):
+            self._discard(files)
             raise
         if not added:
-            self._discard_staged(files)
+            self._discard(files)
         return added
 
-    def _discard_staged(self, files: Sequence[AppendedFile]) -> None:
-        """Delete files that were not committed; one that an earlier attempt has committed is not staged."""
+    def _discard(self, files: Sequence[AppendedFile]) -> None:
+        """Delete files that were not committed, of a local folder.
+
+        They have their final names if this commit lost a race. An earlier attempt may have committed them.
+        """
         staged = {file.key: self.staged(file.key) for file in files}
-        self._delete(found for key, found in staged.items() if found != key)
+        renamed = {key: found for key, found in staged.items() if found != key}
+        with self._tidying():
+            self._delete_unlisted([*renamed, *renamed.values()])
 
     def _attempt(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         found = self._newest()
@@ -172,9 +189,14 @@ class AppendedFolder(AppendTable):
         complete = (version + 1) % _COMPLETE_EVERY == 0
         fresh = msgspec.structs.replace(note, ledger={**note.ledger, batch.identity: entry})
         listed = self._listed(known) if complete else []
-        for file in files:
-            self.store.rename(self.staged(file.key), file.key)
-        content = log_content([self._note_line(fresh), *listed, *self._lines(files)])
+        try:
+            for file in files:
+                self.store.rename(self.staged(file.key), file.key)
+            lines = self._lines(files)
+        except FileNotFoundError as error:
+            batch.entry(self.name, self.ledger())  # raises if a newer run has deleted the files of this one
+            raise not_shared(self.name, NO_FILES) from error
+        content = log_content([self._note_line(fresh), *listed, *lines])
         key = log_key(version, complete=complete)
         if not self.store.replace(key, content, None):
             raise LostRace(f"version {version} of the log exists")
@@ -195,11 +217,14 @@ class AppendedFolder(AppendTable):
         """Delete the files that no commit contains, of runs that cannot commit any more."""
         prefixes = tuple(prefix for run in runs for prefix in (file_prefix(run), _STAGED + file_prefix(run)))
         with self._tidying():
-            written = [key for key in self.store.keys("") if key.startswith(prefixes)]
-            if written:
-                lines = self._listed(log_versions(self.store.keys(FOLDER)))
-                listed = {unquote(json.loads(line)["path"]).rpartition("/")[2] for line in lines}
-                self.store.delete(key for key in written if key not in listed)
+            self._delete_unlisted([key for key in self.store.keys("") if key.startswith(prefixes)])
+
+    def _delete_unlisted(self, keys: Sequence[str]) -> None:
+        """Delete those of some files that the log does not list."""
+        if keys:
+            lines = self._listed(log_versions(self.store.keys(FOLDER)))
+            listed = {unquote(json.loads(line)["path"]).rpartition("/")[2] for line in lines}
+            self.store.delete(key for key in keys if key not in listed)
 
     def _delete(self, keys: Iterable[str]) -> None:
         with self._tidying():
@@ -261,21 +286,6 @@ class AppendedFolder(AppendTable):
     def _note_line(self, note: FolderNote) -> str:
         located = msgspec.structs.replace(note, location=self.store.url)
         return log_note(self.store.url, slackwater=msgspec.to_builtins(located))
-
-
-def _nullable(kind: pa.DataType) -> pa.DataType:
-    """The type with fields that may all be null: whether they may depends on how an expression is written.
-
-    >>> str(_nullable(pa.struct([pa.field("z", pa.int64(), nullable=False)])))
-    'struct<z: int64>'
-    """
-    if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _nullable(one.type)) for one in kind.fields])
-    if pa.types.is_map(kind):
-        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(_nullable(kind.value_type))
-    return kind
 
 
 def folder_url(location: str) -> str:

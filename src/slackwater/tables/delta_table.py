@@ -73,27 +73,31 @@ class DeltaLakeTable(LakeTable):
                 fix="cast columns to types that Delta Lake has, and check the location",
             ) from error  # fmt: skip
 
-    def append_obstacle(self, features: frozenset[str]) -> str | None:
-        """Why files cannot be added without checks of their rows; None if they can be.
+    def check_appends(self, features: frozenset[str]) -> None:
+        """Raise if files cannot be added without checks of their rows.
 
         Args:
             features: The writer features with which they can be.
+
+        Raises:
+            TableDoesNotFit: The table is partitioned, has restrictions, or needs another feature.
         """
-        table = self._open()
-        protocol, partitions = table.protocol(), table.metadata().partition_columns
-        unknown = sorted(frozenset(protocol.writer_features or ()) - features)
-        if partitions:
-            return f"is partitioned by {', '.join(partitions)}"
-        if unknown:
-            return f"needs {', '.join(unknown)}"
-        if protocol.min_writer_version > _BASIC_VERSION and not protocol.writer_features:
-            return f"needs writer version {protocol.min_writer_version}"
-        if _restricts(json.loads(table.schema().to_json())):
-            return "has columns that must not be null, or invariants"
-        return None
+        self._check_appends(self._open(), features)
+
+    def _check_appends(self, table: DeltaTable, features: frozenset[str]) -> None:
+        obstacle = _append_obstacle(table, features)
+        if obstacle is not None:
+            raise TableDoesNotFit(
+                "table", self.name, f"{obstacle}, which append_to does not support",
+                fix="append to another table, or write to_df() with the connector of Delta Lake",
+            )  # fmt: skip
 
     def append(
-        self, files: Sequence[AppendedFile], sizes: Callable[[], Sequence[int]], batch: BatchCommit
+        self,
+        files: Sequence[AppendedFile],
+        sizes: Callable[[], Sequence[int]],
+        batch: BatchCommit,
+        features: frozenset[str],
     ) -> bool:
         """Add files and record the batch in one commit; returns False if it was applied before.
 
@@ -101,12 +105,15 @@ class DeltaLakeTable(LakeTable):
             files: The files.
             sizes: Called for their sizes in bytes if the batch is new.
             batch: The batch.
+            features: The writer features of tables to which files can be added without checks of their rows.
 
         Raises:
             LostRace: Another commit came first.
+            TableDoesNotFit: The table has changed since the query was built; see `check_appends`.
         """
 
         def add(table: DeltaTable, properties: Any) -> None:
+            self._check_appends(table, features)
             now = time.now() // _MILLISECOND
             add_action = _library().transaction.AddAction
             actions = [
@@ -197,6 +204,21 @@ def encode_ledger(known: dict[str, LedgerEntry]) -> str:
     '{"totals":{"batch":7,"query":null}}'
     """
     return msgspec.json.encode(known).decode()
+
+
+def _append_obstacle(table: DeltaTable, features: frozenset[str]) -> str | None:
+    """Why files cannot be added without checks of their rows; None if they can be."""
+    protocol, partitions = table.protocol(), table.metadata().partition_columns
+    unknown = sorted(frozenset(protocol.writer_features or ()) - features)
+    if partitions:
+        return f"is partitioned by {', '.join(partitions)}"
+    if unknown:
+        return f"needs {', '.join(unknown)}"
+    if protocol.min_writer_version > _BASIC_VERSION and not protocol.writer_features:
+        return f"needs writer version {protocol.min_writer_version}"
+    if _restricts(json.loads(table.schema().to_json())):
+        return "has columns that must not be null, or invariants"
+    return None
 
 
 def _restricts(described: Any) -> bool:

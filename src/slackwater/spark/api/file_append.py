@@ -25,7 +25,7 @@ from slackwater.spark.api.pane_sink import SinkIdentity, register_sink
 from slackwater.spark.internals import pins_threads
 from slackwater.spark.runtime.file_output import FileOutput
 from slackwater.spark.runtime.sink_progress import BucketProgress
-from slackwater.spark.versions import DataSourceStreamArrowWriter, to_arrow_schema
+from slackwater.spark.versions import DataSourceStreamArrowWriter, output_arrow_schema
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.sql.commit_owner import Committer
 from slackwater.tables.append_table import AppendedFile, AppendTable
@@ -65,7 +65,7 @@ def append_rows(
             fix="write to_df() with its own writer, as in to_df().write.parquet(folder)",
         )  # fmt: skip
     target = append_table(table)
-    own = to_arrow_schema(reader.schema)
+    own = output_arrow_schema(reader.schema)
     columns = target.prepare(own, create=create)
     types = {_SPARK_SCHEMA: reader.schema.json()} if columns == own else {}
     columns = columns.with_metadata({_SPARK_VERSION: pyspark.__version__, **types})
@@ -100,7 +100,7 @@ class FileCommits:
         progress = (msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in buckets)
         stated = Completeness() if claim is None else claim.stated(progress)
         if not self.target.append(_files(buckets), BatchCommit(identity, number, committer, stated)):
-            # Its files stay: they are in the table if the answer to a successful request was lost.
+            # Objects and files of a Delta table stay: they are committed if the answer to a request was lost.
             _log.warning("batch %s of %s is already in %s; skipped", number, identity, self.target.name)
 
 

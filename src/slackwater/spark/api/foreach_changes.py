@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from slackwater.errors import InvalidArgument
 from slackwater.spark.api.lake_merge import fold_batches, lake_columns
 from slackwater.spark.api.upsert import Folding, Mode, pane_columns, result_rows
-from slackwater.spark.versions import to_arrow_schema
+from slackwater.spark.versions import output_arrow_schema
 from slackwater.sql.pane_merge import PANE_INDEX, RETRACTION
 from slackwater.sql.pane_table import check_columns
 from slackwater.tables.lake_table import LakeColumns
@@ -97,6 +97,6 @@ class ChangeFolder:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The changes of a task: all panes of a key and window are in one."""
         changes = fold_batches(self.columns, batches)
-        target = to_arrow_schema(self.schema)
+        target = output_arrow_schema(self.schema)
         table = changes.to_arrow(compat_level=pl.CompatLevel.oldest())
         yield from table.select(target.names).cast(target).to_batches()

@@ -35,7 +35,7 @@ from slackwater.spark.in_process.scripted_rows import ScriptedSource
 from slackwater.spark.monitor.reports import BucketReport
 from slackwater.spark.runtime.bucket import OperatorPlan
 from slackwater.spark.runtime.source_progress import SourceRules
-from slackwater.spark.versions import from_arrow_type, to_arrow_schema
+from slackwater.spark.versions import from_arrow_type, output_arrow_schema
 from slackwater.spark.wire.buffers import Tick, pack, unpack, write_header
 from slackwater.spark.wire.pane_schema import pane_reader
 from slackwater.spark.wire.payload_reader import PayloadReader
@@ -291,7 +291,7 @@ def _decoded(reader: PayloadReader, emitted: pa.RecordBatch) -> pl.DataFrame:
 
 
 def _frame(batches: Iterator[pa.RecordBatch], schema: StructType) -> pl.DataFrame:
-    target = to_arrow_schema(schema)
+    target = output_arrow_schema(schema)
     return pl.DataFrame(pa.Table.from_batches(list(batches), schema=target))
 
 

@@ -23,11 +23,10 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from slackwater.errors import InvalidArgument
 from slackwater.spark.runtime.query_identity import running_query
 from slackwater.spark.runtime.task_output import report_text
 from slackwater.spark.wire.payload_reader import PayloadReader
-from slackwater.tables.append_table import AppendTable, file_prefix
+from slackwater.tables.append_table import AppendTable, file_prefix, not_shared
 from slackwater.tables.object_store import ObjectStore, local_folder
 
 if TYPE_CHECKING:
@@ -128,10 +127,7 @@ class _OpenFile:
         try:
             file = tempfile.TemporaryFile() if path is None else path.open("xb")  # noqa: SIM115 - closed later
         except FileNotFoundError as error:
-            raise InvalidArgument(
-                "table", table.name, "does not exist on the machine of this task",
-                fix="use a path that all machines of the cluster share, or the URL of an object store",
-            ) from error  # fmt: skip
+            raise not_shared(table.name, "does not exist on the machine of this task") from error
         try:
             writer = pq.ParquetWriter(file, columns)
         except Exception:

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from slackwater.spark.versions import to_arrow_schema
+from slackwater.spark.versions import output_arrow_schema
 from slackwater.spark.wire.buffers import NO_HEADER, unpack
 from slackwater.spark.wire.row_codec import Structures
 
@@ -37,7 +37,7 @@ class PayloadReader:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the batches, in order."""
-        target = to_arrow_schema(self.schema)
+        target = output_arrow_schema(self.schema)
         for batch in batches:
             if self.header_column is not None:
                 headers = [one for one in batch.column("header").to_pylist() if one != NO_HEADER]
