@@ -120,10 +120,9 @@ def test_the_cache_equals_one_store_whatever_happens_to_copies(
     monkeypatch.setattr(blob_cache, "_CAPACITY", 60)
     monkeypatch.setattr(blob_cache, "_MIN_COPIED", 8)
     monkeypatch.setattr(local_copies, "_INTERVAL", 50)
-    monkeypatch.setattr(local_copies, "_CAPACITY", 150)
     random = Random(seed)
     # two executors, of which the first has two processes; and a machine without a local folder
-    executors = [LocalCopies(tmp_path / name) for name in ("first", "first", "second")]
+    executors = [LocalCopies(tmp_path / name, capacity=150) for name in ("first", "first", "second")]
     history = [Committed()]
     for _ in range(60):
         # mostly the next batch; sometimes a batch is repeated, or an older checkpoint is restored

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from slackwater import windows
+from slackwater.errors import InvalidArgument
 from slackwater.progress.watermark_policies import Lag
 from slackwater.spark.checkpoint.bucket_summary import summarize_bucket
 from slackwater.spark.runtime import blob_cache, local_copies
@@ -124,11 +125,10 @@ def aged(tmp_path: Path, copies: LocalCopies, *sizes: int) -> list[LocalCopy]:
 
 @pytest.mark.parametrize(("capacity", "kept"), [(10, 3), (9, 2), (7, 2), (6, 1), (3, 0)])
 def test_the_oldest_copies_are_deleted_until_the_others_fit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, copies: LocalCopies, capacity: int, kept: int
+    tmp_path: Path, copies: LocalCopies, capacity: int, kept: int
 ) -> None:
     three = aged(tmp_path, copies, 3, 3, 4)
-    monkeypatch.setattr(local_copies, "_CAPACITY", capacity)
-    new = written(LocalCopies(tmp_path / "copies"), b"new")
+    new = written(LocalCopies(tmp_path / "copies", capacity), b"new")
     assert [copies.read(copy) is not None for copy in three] == [False] * (3 - kept) + [True] * kept
     assert copies.read(new) == b"new"
 
@@ -137,8 +137,7 @@ def test_the_size_is_checked_after_an_interval_of_bytes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(local_copies, "_INTERVAL", 10)
-    monkeypatch.setattr(local_copies, "_CAPACITY", 4)
-    copies = LocalCopies(tmp_path / "copies")
+    copies = LocalCopies(tmp_path / "copies", capacity=4)
     found = aged(tmp_path, copies, 4, 5, 1)
     assert all(copies.read(copy) is not None for copy in found), "nothing was checked after 9 bytes"
     copies.write(b"")
@@ -192,6 +191,32 @@ def test_copies_are_in_the_first_local_folder(monkeypatch: pytest.MonkeyPatch, t
     copy = written(copies, b"content")
     assert [path.name for path in (tmp_path / "slackwater-blobs").iterdir()] == [copy.token.hex()]
     assert worker_copies() is copies, "all tasks of a process count together"
+
+
+def test_the_environment_limits_the_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr(local_copies, "_INTERVAL", 1)
+    monkeypatch.setenv("SLACKWATER_STATE_COPIES", "1")
+    copies = worker_copies()
+    assert copies is not None
+    one, other = written(copies, bytes(1 << 20)), written(copies, bytes(1 << 20))
+    os.utime(tmp_path / "slackwater-blobs" / one.token.hex(), (1, 1))
+    written(copies, b"new")
+    assert copies.read(one) is None, "the two are more than 1 MiB"
+    assert copies.read(other) is not None
+
+
+@pytest.mark.parametrize("text", ["-1", "1g", "", "0.5"])
+def test_a_limit_that_is_no_number_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SLACKWATER_STATE_COPIES", text)
+    with pytest.raises(InvalidArgument, match=r"SLACKWATER_STATE_COPIES.*write 1024, or 0 for no copies"):
+        worker_copies()
+
+
+def test_a_limit_of_zero_turns_the_copies_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setenv("SLACKWATER_STATE_COPIES", "0")
+    assert worker_copies() is None
 
 
 PER_ROW = windows.after_watermark(early=windows.every(count=1), late=windows.every(count=1))

@@ -22,13 +22,16 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from slackwater.errors import InvalidArgument
 from slackwater.progress.saved_form import Saved
 
 _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """The folders of the application, separated by commas. Spark sets this variable for its Python workers."""
 _FOLDER: Final = "slackwater-blobs"
+_LIMIT: Final = "SLACKWATER_STATE_COPIES"
+"""The environment variable with the size of all copies of an executor, in MiB; 0: no copies."""
 _CAPACITY: Final = 1 << 30
-"""The size of all copies of an executor. Each of its processes may add `_INTERVAL` before it checks again."""
+"""The size in bytes if it is not set. Each process may add `_INTERVAL` before it checks again."""
 _INTERVAL: Final = 1 << 26
 """After how many bytes a process checks the size of the folder and the space on the disk."""
 _MIN_FREE: Final = 2 << 30
@@ -57,8 +60,9 @@ class LocalCopies:
     True
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, capacity: int = _CAPACITY) -> None:
         self._folder = folder
+        self._capacity = capacity
         self._unchecked = _INTERVAL
         self._has_space = False
 
@@ -109,7 +113,7 @@ class LocalCopies:
                 with suppress(FileNotFoundError):  # another process has deleted it
                     found = entry.stat()
                     files.append((found.st_mtime_ns, found.st_size, entry.path))
-        excess = sum(size for _, size, _ in files) - _CAPACITY
+        excess = sum(size for _, size, _ in files) - self._capacity
         for _, size, path in sorted(files):
             if excess <= 0:
                 break
@@ -119,12 +123,36 @@ class LocalCopies:
 
 
 def worker_copies() -> LocalCopies | None:
-    """The copies of the executor that started this Python worker; None if Spark gave it no local folder."""
-    first = os.environ.get(_VARIABLE, "").split(",")[0]
-    return _copies_below(first) if first else None
+    """The copies of the executor that started this Python worker.
+
+    Returns:
+        The copies; None if they are turned off, or if Spark gave the worker no local folder.
+
+    Raises:
+        InvalidArgument: The environment variable with their size is not a number.
+    """
+    first, capacity = os.environ.get(_VARIABLE, "").split(",")[0], _capacity(os.environ.get(_LIMIT))
+    return _copies_below(first, capacity) if first and capacity else None
+
+
+def _capacity(text: str | None) -> int:
+    """The size in bytes that the environment variable gives.
+
+    >>> _capacity(None), _capacity("1"), _capacity("0")
+    (1073741824, 1048576, 0)
+    >>> _capacity("1g")
+    Traceback (most recent call last):
+    slackwater.errors.InvalidArgument: SLACKWATER_STATE_COPIES = '1g': is not a number of MiB; write 1024, \
+or 0 for no copies
+    """
+    if text is None:
+        return _CAPACITY
+    if not text.isdecimal():
+        raise InvalidArgument(_LIMIT, text, "is not a number of MiB", fix="write 1024, or 0 for no copies")
+    return int(text) << 20
 
 
 @cache
-def _copies_below(folder: str) -> LocalCopies:
+def _copies_below(folder: str, capacity: int) -> LocalCopies:
     """One object for each folder: it counts the bytes of all tasks that this process runs."""
-    return LocalCopies(Path(folder, _FOLDER))
+    return LocalCopies(Path(folder, _FOLDER), capacity)
