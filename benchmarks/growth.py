@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.processes import read_batches, run_to_end, write_batch
-from benchmarks.report import Report
+from benchmarks.report import Report, record
 from slackwater import windows
 from slackwater.progress.watermark_policies import lag
 from slackwater.spark.api.stream import stream
@@ -92,6 +92,7 @@ def run(report: Report, sizes: tuple[int, ...] = SIZES) -> None:
     assert len(done.seconds) == batches
     medians = [_median(done.seconds, stage) for stage in stages]
     for stage, seconds in zip(stages, medians, strict=True):
+        record([done.seconds[number] for number in stage.timed])
         tasks = _median([part["addBatch"] for part in done.parts], stage)
         section.row(
             stage.keys,

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.dataset as ds
 
-from benchmarks.report import Report
+from benchmarks.report import Report, record
 
 ROWS = 24
 RUNS = 3
@@ -60,6 +60,8 @@ def run(report: Report) -> None:
             seconds["slackwater ingest"].append(_timed(COMMAND, folder))
             if ds.dataset(folder / "copied" / "rows").count_rows() != ROWS:
                 raise AssertionError("the folder does not have all rows")
+    for each in seconds.values():
+        record(each)
     spark, whole = (median(each) for each in seconds.values())
     section.row("Spark alone", f"{spark:.2f}", "")
     section.row("slackwater ingest", f"{whole:.2f}", f"{whole - spark:.2f}")

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from benchmarks.report import Report
+from benchmarks.report import Report, record
 from slackwater.progress.completeness import Completeness
 from slackwater.spark.api.lake_merge import fold_batches
 from slackwater.sql.commit_owner import Committer
@@ -82,10 +82,12 @@ def _measure(folder: Path, keys: int) -> tuple[float, float]:
     windows = [(named[one], schema.field(one).type) for one in ("start", "end")]
     identity = pa.schema([("auction", pa.string()), *windows])
     columns = LakeColumns(identity, pa.schema([("bids", pa.int64()), ("total", pa.int64())]), {})
-    ours_best, by_hand_best = ([float("inf")] * BATCHES for _ in range(2))
+    ours_took, by_hand_took = (list[list[float]]() for _ in range(2))
     for turn in range(RUNS):
         ours, by_hand = DeltaLakeTable(str(folder / f"ours-{turn}")), str(folder / f"hand-{turn}")
         ours.prepare(columns, create=True)
+        ours_took.append([])
+        by_hand_took.append([])
         for number in range(BATCHES):
             rows = _pane_rows(number, keys)
             batches = rows.rename_columns([named.get(one, one) for one in rows.column_names]).to_batches()
@@ -95,10 +97,16 @@ def _measure(folder: Path, keys: int) -> tuple[float, float]:
             between = time.process_time()
             merge_by_hand(by_hand, pl.DataFrame(pl.from_arrow(rows)))
             ended = time.process_time()
-            ours_best[number] = min(ours_best[number], between - started)
-            by_hand_best[number] = min(by_hand_best[number], ended - between)
+            ours_took[-1].append(between - started)
+            by_hand_took[-1].append(ended - between)
         assert contents(ours.location).equals(contents(by_hand))
-    return statistics.mean(ours_best[SKIPPED:]), statistics.mean(by_hand_best[SKIPPED:])
+    return _mean_of_best(ours_took), _mean_of_best(by_hand_took)
+
+
+def _mean_of_best(turns: list[list[float]]) -> float:
+    """The mean over the batches, each the best of all turns."""
+    record([sum(batches[SKIPPED:]) for batches in turns])
+    return statistics.fmean(min(several) for several in list(zip(*turns, strict=True))[SKIPPED:])
 
 
 def run(report: Report) -> None:

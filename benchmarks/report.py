@@ -1,4 +1,4 @@
-"""Measurement and reporting of benchmarks: best of several runs, CPU and wall seconds, tables."""
+"""Measurement and reporting of benchmarks: best of several runs, their spread, CPU and wall time, tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -27,13 +28,58 @@ class Timing:
         return self.cpu_seconds
 
 
+_measured: Final[list[tuple[float, ...]]] = []
+"""The runs of each figure since the last section was shown."""
+
+
+def record(runs: Sequence[float]) -> None:
+    """Add the runs of a figure, so that their spread is shown below the table."""
+    _measured.append(tuple(runs))
+
+
+def best(runs: Sequence[float]) -> float:
+    """The fastest of the runs of a figure, whose spread is shown below the table.
+
+    >>> best([1.25, 1.0, 1.1])
+    1.0
+    >>> take_spread()
+    'The slowest of 3 runs takes 25 % longer than the fastest.'
+    """
+    record(runs)
+    return min(runs)
+
+
+def take_spread() -> str:
+    """The spread of all figures since the last call; empty if none has several runs.
+
+    >>> for runs in ([1.0, 1.02, 1.01], [2.0, 2.2, 2.1], [1.0, 1.0, 1.0]):
+    ...     record(runs)
+    >>> take_spread()
+    'The slowest of 3 runs takes 2 % longer than the fastest (median of 3 figures; at most 10 %).'
+    >>> take_spread()
+    ''
+    """
+    several = [runs for runs in _measured if len(runs) > 1]
+    _measured.clear()
+    if not several:
+        return ""
+    numbers = sorted({len(runs) for runs in several})
+    counted = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    longer = [100 * (max(runs) / min(runs) - 1) for runs in several]
+    text = f"The slowest of {counted} runs takes {median(longer):.0f} % longer than the fastest"
+    if len(longer) == 1:
+        return f"{text}."
+    return f"{text} (median of {len(longer)} figures; at most {max(longer):.0f} %)."
+
+
 def timed(work: Callable[[], object], runs: int = 3) -> Timing:
-    """The fastest of several runs of ``work``."""
+    """The fastest of several runs of ``work``, whose spread is shown below the table."""
     results = []
     for _ in range(runs):
         wall, cpu = time.perf_counter(), time.process_time()
         work()
         results.append(Timing(time.perf_counter() - wall, time.process_time() - cpu))
+    record([timing.cpu_seconds for timing in results])
     return min(results, key=lambda timing: timing.cpu_seconds)
 
 
@@ -59,6 +105,8 @@ class Section:
     """The path of a picture of the figures, relative to the page."""
     conditions: str = ""
     """How the figures were taken: the command, the number of cores, the load."""
+    spread: str = ""
+    """How much the runs of a figure differ, if the table does not show it."""
 
     def row(self, *cells: object) -> None:
         """Add a row; numbers are shown with thousands separators."""
@@ -88,14 +136,15 @@ class Report:
         return section
 
     def show(self, section: Section) -> None:
-        """Print a finished section."""
+        """Print a finished section, with the spread of its figures."""
+        section.spread = take_spread()
         table = Table(title=section.title, title_justify="left", caption=section.text, caption_justify="left")
         for number, column in enumerate(section.columns):
             table.add_column(column, justify="left" if number == 0 else "right")
         for row in section.rows:
             table.add_row(*row)
         self._console.print(table)
-        for verdict in section.verdicts:
+        for verdict in (*section.verdicts, section.spread):
             self._console.print(f"  {verdict}")
 
     def write(self, path: Path) -> None:
@@ -137,8 +186,8 @@ def _markdown(section: Section) -> str:
         lines += ["", f"![{section.title}]({section.picture})"]
     if section.verdicts:
         lines += ["", *(f"- {verdict}" for verdict in section.verdicts)]
-    if section.conditions:
-        lines += ["", section.conditions]
+    if notes := " ".join(filter(None, (section.spread, section.conditions))):
+        lines += ["", notes]
     return "\n".join([*lines, ""])
 
 

@@ -17,7 +17,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 import numpy as np  # after the number of threads is set, which Polars reads once
 import polars as pl
 
-from benchmarks.report import Report
+from benchmarks.report import Report, record
 from slackwater.time import SECOND
 from slackwater.windows import Calendar, ColumnarAccumulation, Count, Fixed, Max, Sliding, Sum, Window
 from slackwater.windows import WindowedOperator as Operator
@@ -75,6 +75,7 @@ def sliding(slices: int) -> tuple[float, int]:
     expected = inside.agg(pl.col("price").sum().alias("total")).sort("auction")
     found = panes.filter(pl.col("window_end") == at).select("auction", "total").sort("auction")
     assert found.equals(expected.cast(found.schema)), f"{slices} slices: wrong result"
+    record(took[1:])
     return median(took[1:]), panes.height
 
 
@@ -92,6 +93,7 @@ def by_day(window: Window, days: int) -> float:
         took.append(process_time() - began)
         panes = output.panes
     assert panes["bids"].sum() == ROWS, f"{window}: wrong result"
+    record(took)
     return median(took)
 
 

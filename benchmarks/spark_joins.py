@@ -3,17 +3,16 @@
 Two streams of bids as Parquet files, a Parquet sink, one Spark session, the same settings and watermarks.
 The time-bounded join and Spark's join have the same condition. Spark has no streaming as-of join: ours is
 compared with the time-bounded join of Spark over the same data, and its rows with Polars' `join_asof` over
-all rows. A short run is repeated as long as it gets faster, and the fastest counts; the first batches are
-not timed.
+all rows. The joins run in turns, each as often as the others; the first batches of a run are not timed.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Final
 
 from benchmarks.spark_windows import (  # first, because it sets the number of threads of Polars
@@ -31,24 +30,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import slackwater as sw
-from benchmarks.report import Report
+from benchmarks.report import Report, spread
 from slackwater.spark.api.stream import Stream
 
 BATCHES: Final = 10
 WARM: Final = 3
 """The number of batches at the start of every run that are not timed."""
-SHORT: Final = 20.0
-"""A run that takes fewer seconds is repeated."""
-FASTER: Final = 0.97
-"""Runs are repeated while each takes less than this share of the previous one."""
-RUNS: Final = 6
-"""The maximum number of runs."""
+RUNS: Final = 3
 SIDE: Final = BATCH // 2
 """The number of bids of each side in a micro-batch."""
 KEYS: Final = 200_000
 REACH: Final = "10 seconds"
 AIM: Final = 3.0
 """How many times faster than Spark on RocksDB we aim to be."""
+BOUNDED, ASOF, NATIVE = "time-bounded", "as-of", "native"
 PAIR: Final = ["auction", "ts_left", "price_left", "ts_right", "price_right"]
 
 
@@ -65,14 +60,13 @@ class Run:
         return mean(self.batches)
 
 
-def settled(make: Callable[[], DataFrame], work: Path, name: str) -> Run:
-    """A run after which nothing is compiled any more: the fastest of those that it took to get there."""
-    runs = [execute(make, work, name)]
-    while sum(runs[-1].batches) < SHORT and len(runs) < RUNS:
-        runs.append(execute(make, work, f"{name}-{len(runs)}"))
-        if runs[-1].seconds > FASTER * runs[-2].seconds:
-            break
-    return min(runs, key=lambda run: run.seconds)
+def in_turns(joins: Mapping[str, Callable[[], DataFrame]], work: Path) -> dict[str, list[Run]]:
+    """The runs of each join."""
+    runs: dict[str, list[Run]] = {name: [] for name in joins}
+    for number in range(RUNS):
+        for name, make in joins.items():
+            runs[name].append(execute(make, work, f"{name}-{number}"))
+    return runs
 
 
 def execute(make: Callable[[], DataFrame], work: Path, name: str) -> Run:
@@ -191,22 +185,31 @@ def run(report: Report) -> None:
         f"{BATCHES} micro-batches of {SIDE:,} bids per side, {BIDS_A_SECOND:,} per side and second of event "
         f"time, {KEYS:,} keys, watermark lag {LAG}, Parquet in and out, same columns. Inner join of bids at "
         f"most {REACH} apart; the as-of join selects the last earlier bid of the auction and is compared "
-        "with the same join of Spark, which has no as-of join. Seconds per batch (mean, without the first "
-        f"{WARM}); pairs are equal to Spark's, as-of rows to those of Polars. Both run on "
-        "`sw.session()`.",
+        f"with the same join of Spark, which has no as-of join. Seconds per batch (mean, without the first "
+        f"{WARM}), {RUNS} runs of each in turns in one `sw.session()`: median, lowest and highest. "
+        "Pairs are equal to Spark's, as-of rows to those of Polars.",
         ("join", "Slackwater", "Spark, RocksDB", "times RocksDB"),
     )
     with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
         work = Path(name)
         sides = Sides.written(work)
-        pairs = settled(lambda: join(spark, sides), work, "join")
-        matches = settled(lambda: asof_join(spark, sides), work, "asof")
-        theirs = settled(lambda: native_join(spark, sides), work, "native")
-        check_pairs(rows(pairs), rows(theirs))
-        check_asof(rows(matches), sides)
-    for kind, mine in (("time-bounded", pairs), ("as-of", matches)):
-        times = theirs.seconds / mine.seconds
-        section.row(kind, f"{mine.seconds:.2f}", f"{theirs.seconds:.2f}", f"{times:.1f}")
+        runs = in_turns(
+            {
+                BOUNDED: lambda: join(spark, sides),
+                ASOF: lambda: asof_join(spark, sides),
+                NATIVE: lambda: native_join(spark, sides),
+            },
+            work,
+        )
+        for pairs, theirs in zip(runs[BOUNDED], runs[NATIVE], strict=True):
+            check_pairs(rows(pairs), rows(theirs))
+        for matches in runs[ASOF]:
+            check_asof(rows(matches), sides)
+    seconds = {name: [run.seconds for run in several] for name, several in runs.items()}
+    for kind in (BOUNDED, ASOF):
+        ratios = [theirs / mine for mine, theirs in zip(seconds[kind], seconds[NATIVE], strict=True)]
+        times = median(ratios)
+        section.row(kind, spread(seconds[kind]), spread(seconds[NATIVE]), spread(ratios, 1))
         verdict = "met" if times >= AIM else "MISSED"
         section.verdict(
             f"{kind} join, {KEYS:,} keys: {times:.1f} times Spark on RocksDB (aim {AIM:g}: {verdict})"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.report import Report
+from benchmarks.report import Report, best
 from slackwater.streams.log.catalog import VALUE, Stream, Streams
 from slackwater.streams.log.reader_group import ReaderGroup
 from slackwater.streams.log.writer import Writer
@@ -86,7 +86,7 @@ def _append(report: Report, urls: dict[str, str], folder: str) -> None:
         f"{AT_ONCE:,}.",
         ("store", "writers", "call", "events", "events/s", "MB/s"),
     )
-    best = 0.0
+    single = 0.0
     for store, url in urls.items():
         with Streams.open(url, create=True) as streams:
             for writers, singly in ((1, False), (4, False), (1, True)):
@@ -101,12 +101,12 @@ def _append(report: Report, urls: dict[str, str], folder: str) -> None:
                     seconds.append(_together(url, name, writers, each, singly))
                     found = sum(offset for _, offset in stream.tail().items())
                     assert found == stored, f"{found} events are there"
-                rate = stored / min(seconds)
+                rate = stored / best(seconds)
                 if store == "SQLite" and writers == 1 and not singly:
-                    best = rate
+                    single = rate
                 call = "write" if singly else "write_many"
                 section.row(store, writers, call, stored, round(rate), round(rate * BYTES / 1e6))
-    section.verdict(f"one writer on SQLite: {round(best):,} events/s (aim: {AIM:,})")
+    section.verdict(f"one writer on SQLite: {round(single):,} events/s (aim: {AIM:,})")
     section.verdict(
         "the limit is that a flush waits for the disk twice: for its file and for its transaction"
     )
@@ -149,7 +149,7 @@ def _read(report: Report, urls: dict[str, str]) -> None:
                 count = _drain(stream, f"group-{attempt}")
                 seconds.append(time.perf_counter() - begun)
                 assert count == EVENTS
-            rate = EVENTS / min(seconds)
+            rate = EVENTS / best(seconds)
             section.row(store, EVENTS, round(rate), round(rate * BYTES / 1e6))
     report.show(section)
 
