@@ -14,12 +14,15 @@ from slackwater.spark.class_archive import VARIABLE
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
 
 PROGRAM = """
+import sys
+
 import slackwater as sw
 
 spark = sw.session(master="local[1]", partitions=1, config={"spark.ui.enabled": "false"})
 jvm = spark.sparkContext._jvm
 options = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-print(spark.range(3).count(), *(one for one in options if "Classes" in one or "Archive" in one))
+archives = (one for one in options if "Classes" in one or "Archive" in one)
+print(spark.range(3).count(), "slackwater.spark.api.stream" in sys.modules, *archives)
 """
 
 
@@ -36,7 +39,7 @@ def test_the_second_jvm_uses_the_archive_of_the_first(tmp_path: Path) -> None:
     first, second = run(archives), run(archives)
     (archive,) = archives.glob("*.jsa")
     assert archive.stat().st_size > 10_000_000
-    assert first.stdout.split()[0] == second.stdout.split()[0] == "3"
+    assert first.stdout.split()[:2] == second.stdout.split()[:2] == ["3", "True"]
     assert "-XX:ArchiveClassesAtExit=" in first.stdout
     assert f"-XX:SharedArchiveFile={archive}" in second.stdout
     assert "cds" not in first.stdout + first.stderr + second.stdout + second.stderr

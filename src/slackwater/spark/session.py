@@ -16,11 +16,13 @@ import sys
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -70,6 +72,8 @@ _CLUSTER_VARIABLES: Final = (
     "SPARK_REMOTE",
 )
 """Environment variables that may choose a master other than this machine."""
+_QUERY_MODULES: Final = ("slackwater.spark.api.stream", "slackwater.windows.accumulations")
+"""Modules that, with their imports, are most of what building a query needs, but not its session."""
 _FEW_ROWS: Final = 10_000
 """Spark's default number of rows in an Arrow batch, which is too low."""
 _TASKS_PER_CORE: Final = 4
@@ -175,16 +179,18 @@ def session(
         chosen.setdefault(_UNIX_SOCKET_FOLDER, folder)
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    with _worker_python(local=local), warnings.catch_warnings():
+    with _worker_python(local=local):
         if remote is None and "SPARK_REMOTE" not in os.environ:
             named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
-            start_gateway(named | chosen, filtered_pipe, lambda: _jvm_options(chosen, local=local))
+            with _importing_query_modules():
+                start_gateway(named | chosen, filtered_pipe, lambda: _jvm_options(chosen, local=local))
             if local and _is_one_jvm(master or chosen.get("spark.master")):
                 for name, value in local_file_settings(chosen, cache_folder()).items():
                     builder = builder.config(name, value)
-        # A running Spark Connect server keeps its static settings; check_session reports what is missing.
-        warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
-        spark = builder.getOrCreate()
+        with warnings.catch_warnings():
+            # A running Spark Connect server keeps its static settings; check_session reports what is missing.
+            warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
+            spark = builder.getOrCreate()
     if not is_remote(spark) and _is_local(spark) and spark.conf.get(_CHECKPOINT_MANAGER, None) is None:
         # Spark's default manager runs `readlink` eight times for every file that it writes to a local disk.
         spark.conf.set(_CHECKPOINT_MANAGER, FILE_SYSTEM_CHECKPOINTS)
@@ -198,6 +204,24 @@ def session(
     else:
         _sampling.discard(spark)
     return spark
+
+
+@contextmanager
+def _importing_query_modules() -> Iterator[None]:
+    """Import in the background what building a query needs: starting a JVM, the body, takes longer."""
+    importing = Thread(target=_try_import, args=(_QUERY_MODULES,), daemon=True)
+    importing.start()
+    try:
+        yield
+    finally:
+        importing.join()
+
+
+def _try_import(modules: Sequence[str]) -> None:
+    """Import modules by name; one that cannot be imported raises its error where it is used."""
+    for module in modules:
+        with suppress(Exception):
+            import_module(module)
 
 
 @contextmanager

@@ -385,7 +385,7 @@ class StreamOptions:
 
     def _timestamp(self, argument: str, value: ColumnLike | None) -> Column:
         column = _column(self.df, argument, value)
-        if not isinstance(self.df.select(column).schema[0].dataType, TimestampNTZType):
+        if not isinstance(_type_of(self.df, value, column), TimestampNTZType):
             return self._typed(argument, value, TimestampType, "a timestamp", _TIMESTAMP_FIX)
         if self.timezone is None:
             raise InvalidArgument(
@@ -408,13 +408,21 @@ class StreamOptions:
         fix: str = "cast it, or give an expression",
     ) -> Column:
         column = _column(self.df, argument, value)
-        kind = self.df.select(column).schema[0].dataType
+        kind = _type_of(self.df, value, column)
         if not isinstance(kind, wanted):
             raise InvalidArgument(argument, value, f"is of type {kind.simpleString()}, not {name}", fix=fix)
         return column
 
 
 _TIMESTAMP_FIX: Final = "give an expression of type timestamp, like timestamp_millis(…) or to_timestamp(…)"
+
+
+def _type_of(df: DataFrame, value: ColumnLike | None, column: Column) -> DataType:
+    """The type of a column that is given by its exact name or as an expression."""
+    if isinstance(value, str):
+        # The schema is known already; analyzing a plan takes long in a new JVM.
+        return df.schema[value].dataType
+    return df.select(column).schema[0].dataType
 
 
 def _column(df: DataFrame, argument: str, value: ColumnLike | None) -> Column:
