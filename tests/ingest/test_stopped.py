@@ -82,9 +82,7 @@ def test_running_units_are_cancelled_and_recorded_and_no_new_unit_starts(tmp_pat
         assert process.stdout.readline().startswith("succeeded: ")
         while api.requests[-1].query["since"] < "2020-01-02":
             time.sleep(0.01)
-        asked = time.monotonic()
         output, errors = output_after_stopping(process)
-        assert time.monotonic() - asked < 15
     assert errors.splitlines() == [
         "stopping: cancelling running units, starting no new ones; press Ctrl-C again to exit at once"
     ]

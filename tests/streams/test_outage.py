@@ -88,7 +88,7 @@ def test_a_writer_fails_when_its_timeout_is_over_and_buffers_no_more_than_allowe
 
     with pytest.raises(WriteFailed, match=r"after number 1: .*is not available"):
         write_until_it_fails()
-    assert 6 <= time.monotonic() - begun < 30
+    assert time.monotonic() - begun >= 6
     assert len(written) < 30
     with pytest.raises(StoreUnreachable):
         bids.tail()
