@@ -8,6 +8,7 @@ from itertools import product
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType
 
 import slackwater as sw
@@ -17,9 +18,9 @@ from slackwater.windows import ColumnarAccumulation
 pytestmark = pytest.mark.spark
 
 ROWS = """select * from values
-    (timestamp'2024-01-01 00:00:05Z', timestamp'2024-01-01 03:00:00Z', true, date'2024-01-01', 'x'),
-    (timestamp'2024-01-01 00:00:07Z', null, null, null, null)
-    as rows(at, since, flag, day, name)"""
+    (timestamp'2024-01-01 00:00:05Z', timestamp'2024-01-01 03:00:00Z', true, date'2024-01-01', 'x', 1.50BD),
+    (timestamp'2024-01-01 00:00:07Z', null, null, null, null, null)
+    as rows(at, since, flag, day, name, price)"""
 
 
 @pytest.mark.parametrize(
@@ -27,10 +28,11 @@ ROWS = """select * from values
     [
         ("since", sw.max("at"), True, {(10_800, 5), (None, 7)}),
         ("flag", sw.max("name"), True, {(True, "x"), (None, None)}),
-        ("day", sw.max("name"), False, {("2024-01-01", "x"), (None, None)}),
+        ("day", sw.max("name"), True, {("2024-01-01", "x"), (None, None)}),
+        ("price", sw.sum("price"), True, {("1.50", "1.50"), (None, None)}),
         ("name", sw.collect("flag"), False, {("x", "[True]"), (None, "[]")}),
     ],
-    ids=["timestamps", "nulls", "a date as the key", "a list"],
+    ids=["timestamps", "nulls", "dates", "decimals", "a list"],
 )
 def test_rows_are_equal_as_plain_columns_and_as_payloads(
     spark: SparkSession, key: str, last: ColumnarAccumulation, is_plain: bool, expected: set[object]
@@ -41,6 +43,31 @@ def test_rows_are_equal_as_plain_columns_and_as_payloads(
     df = panes.to_df()
     assert df.schema == panes.schema
     assert {(comparable(row[key]), comparable(row["last"])) for row in df.collect()} == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "is_plain"),
+    [
+        ("struct(day, struct(flag, price, at AS `a.t`) AS `inn``er`, since, name)", True),
+        ("if(flag, struct(day, since), null)", True),
+        ("struct(if(flag, struct(day), null) AS day)", True),
+        ("struct(array(day) AS days)", False),
+        ("struct(map(name, day) AS days)", False),
+        (f"struct({', '.join(f'day AS day{number}' for number in range(70))})", False),
+    ],
+    ids=["nested", "null", "a null in a struct", "with a list", "with a map", "with many fields"],
+)
+def test_structs_are_equal_as_plain_columns_and_as_payloads(
+    spark: SparkSession, value: str, *, is_plain: bool
+) -> None:
+    rows = spark.sql(ROWS).where("name IS NOT NULL" if "map" in value else "true")  # a map has no null keys
+    windows = sw.stream(rows, event_time="at", watermark=sw.lag("5 seconds")).key_by("name")
+    panes = windows.window(sw.fixed("10 seconds")).agg(last=sw.first(sql.expr(value)))
+    assert (panes.dataflow.codec is not None) is is_plain
+    df = panes.to_df()
+    assert df.schema == panes.schema
+    expected = rows.select("name", sql.expr(value).alias("last")).collect()
+    assert sorted(df.select("name", "last").collect(), key=str) == sorted(expected, key=str)
 
 
 def comparable(value: object) -> object:

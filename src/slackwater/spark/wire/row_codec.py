@@ -1,9 +1,9 @@
 """Codec for the output rows of the last operator: encoded in the worker, decoded in the JVM.
 
 The last operator of a query does not pack its rows into a payload that a second Python process would have to
-decode. Columns of numbers and strings go to the JVM as they are, and Spark expressions build the structures
-``window`` and ``pane`` from them. Nested values would be converted row by row on that way, so rows with
-nested values are sent as payloads instead.
+decode. Columns of numbers and strings go to the JVM as they are, and Spark expressions build structs from
+them: ``window``, ``pane``, and values that are structs of such columns. PySpark would convert arrays and maps
+row by row on that way, so rows that contain them are sent as payloads instead.
 
 Every column is copied four times per row on its way out. Columns with few possible values therefore share
 one integer (`PackedFlags`), and columns that follow from another one are computed in the JVM.
@@ -11,20 +11,23 @@ one integer (`PackedFlags`), and columns that follow from another one are comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
     DataType,
+    DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -43,13 +46,12 @@ from slackwater.spark.wire.wire_columns import REPORT, column_alias
 BUCKET_OR_FLAGS: Final = "bucket_or_flags"
 """In the row with the report of a bucket: the id of the bucket. In all other rows: the packed flags."""
 
-_PLAIN: Final = tuple(
-    kind()
-    for kind in (
-        BinaryType, BooleanType, ByteType, DoubleType, FloatType, IntegerType, LongType, ShortType,
-        StringType, TimestampType,
-    )
+_PLAIN: Final = (
+    BinaryType, BooleanType, ByteType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType,
+    ShortType, StringType, TimestampType,
 )  # fmt: skip
+_MOST_COLUMNS: Final = 64
+"""Spark generates code for a stage of at most 100 columns."""
 _CONTROL: Final = (StructField(BUCKET_OR_FLAGS, IntegerType()), StructField("report", StringType()))
 
 Structures = Mapping[str, Mapping[str, str]]
@@ -70,10 +72,15 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """A column or struct field of the output, by the operator's name for it."""
+    """A column or struct field of the output that is not a struct itself."""
 
     name: str
+    """The operator's name of the column."""
     kind: DataType
+    path: tuple[str, ...] = ()
+    """The names of the fields that lead to it, in a column of the operator that is a struct."""
+    is_presence: bool = False
+    """Whether it says that the struct at ``path`` is not null."""
     is_flag: bool = False
     offset: tuple[str, int] | None = None
 
@@ -84,8 +91,37 @@ class OutputColumn:
 
     @property
     def wire_type(self) -> DataType:
-        """The type in which it is sent: timestamps are integers, which no time zone can shift."""
-        return LongType() if isinstance(self.kind, TimestampType) else self.kind
+        """The type in which it is sent: times are integers, which no time zone can shift."""
+        match self.kind:
+            case TimestampType():
+                return LongType()
+            case DateType():
+                return IntegerType()
+            case _:
+                return self.kind
+
+    def values(self, rows: pl.DataFrame) -> pl.Series:
+        """Its values in the rows of the operator."""
+        values = rows[self.name]
+        for inner in self.path:
+            values = values.struct.field(inner)
+        return values.is_not_null() if self.is_presence else values
+
+
+def _leaves(name: str, kind: DataType, path: tuple[str, ...] = ()) -> list[OutputColumn] | None:
+    """The columns from which a value can be built in the JVM; None if it has to be sent as a payload."""
+    if isinstance(kind, _PLAIN) and (not isinstance(kind, StringType) or kind == StringType()):
+        return [OutputColumn(name, kind, path)]
+    # The expression that builds a struct makes each of its fields nullable.
+    if not isinstance(kind, StructType) or not kind.fields or not all(field.nullable for field in kind):
+        return None
+    found = [OutputColumn(name, BooleanType(), path, is_presence=True)]
+    for inner in kind:
+        leaves = _leaves(name, inner.dataType, (*path, inner.name))
+        if leaves is None:
+            return None
+        found += leaves
+    return found
 
 
 @dataclass(frozen=True)
@@ -111,20 +147,27 @@ class RowCodec:
         structures: Structures | None = None,
         options: OutputOptions | None = None,
     ) -> RowCodec | None:
-        """The codec for rows of this schema; None if a column is nested and not one of ``structures``."""
+        """The codec for rows of this schema; None if rows have to be sent as payloads.
+
+        ``structures`` are the structs that the operator does not have, but columns for their fields.
+        """
         structures = structures or {}
         options = options or OutputOptions()
         columns: list[OutputColumn] = []
         for column in schema:
             names = structures.get(column.name)
-            if names is None:
-                columns.append(OutputColumn(column.name, column.dataType))
-            elif isinstance(column.dataType, StructType):
+            if names is not None and isinstance(column.dataType, StructType):
                 for inner in column.dataType:
                     name = names[inner.name]
                     offset = options.offsets.get(name)
-                    columns.append(OutputColumn(name, inner.dataType, name in options.flags, offset))
-        if any(one.kind not in _PLAIN for one in columns):
+                    is_flag = name in options.flags
+                    columns.append(OutputColumn(name, inner.dataType, is_flag=is_flag, offset=offset))
+                continue
+            leaves = _leaves(column.name, column.dataType)
+            if leaves is None:
+                return None
+            columns += leaves
+        if len(columns) > _MOST_COLUMNS:
             return None
         flags = [Flag(one.name, one.kind, options.flags[one.name]) for one in columns if one.is_flag]
         return cls(schema, tuple(columns), PackedFlags(tuple(flags)), tuple(options.null_values.items()))
@@ -164,7 +207,7 @@ class RowCodec:
     def _encoded(self, rows: pl.DataFrame) -> dict[str, pa.Array]:
         rows = rows.with_columns(null_if(name, value) for name, value in self.null_values)
         encoded = {
-            column_alias(index): _wire_array(rows[column.name], column)
+            column_alias(index): _wire_array(column.values(rows), column)
             for index, column in enumerate(self.columns)
             if column.name in rows.columns and column.is_sent
         }
@@ -179,22 +222,26 @@ class RowCodec:
         """
         # Expressions as text: a call to the JVM for each part of them would take longer than parsing them.
         indices = iter(range(len(self.columns)))
-        decoded: list[Column] = []
-        for column in self.schema:
-            kind = column.dataType
-            if isinstance(kind, StructType):
-                inner = ", ".join(f"{self._decoded(next(indices))} AS {_quoted(one.name)}" for one in kind)
-                # The condition makes the struct nullable, as it is in the schema.
-                text = f"CASE WHEN report IS NULL THEN struct({inner}) END"
-            else:
-                text = self._decoded(next(indices))
-            decoded.append(sql.expr(text).alias(column.name))
+        decoded = [sql.expr(self._value(column, indices)).alias(column.name) for column in self.schema]
         if reports:
             return emitted.select(*decoded, sql.col("report").alias(REPORT))
         return emitted.where("report IS NULL").select(*decoded)
 
+    def _value(self, field: StructField, indices: Iterator[int]) -> str:
+        """A column or struct field of the output as a Spark expression; ``indices`` yields its columns."""
+        first = next(indices)
+        if not isinstance(field.dataType, StructType):
+            return self._decoded(first)
+        if self.columns[first].is_presence:
+            present = self._decoded(first)
+        else:  # a struct of columns of the operator, which is null in the row with the report
+            present, indices = "report IS NULL", chain((first,), indices)
+        inner = ", ".join(f"{self._value(one, indices)} AS {_quoted(one.name)}" for one in field.dataType)
+        # The condition also makes the struct nullable, as it is in the schema.
+        return f"CASE WHEN {present} THEN struct({inner}) END"
+
     def _decoded(self, index: int) -> str:
-        """A column or struct field of the output as a Spark expression."""
+        """A column that is sent, or follows from one that is, as a Spark expression."""
         column = self.columns[index]
         if column.is_flag:
             return self.flags.unpack(column.name, BUCKET_OR_FLAGS)
@@ -203,7 +250,13 @@ class RowCodec:
             names = [other.name for other in self.columns]
             return f"timestamp_micros({_quoted(column_alias(names.index(base)))} + {offset}L)"
         sent = _quoted(column_alias(index))
-        return f"timestamp_micros({sent})" if isinstance(column.kind, TimestampType) else sent
+        match column.kind:
+            case TimestampType():
+                return f"timestamp_micros({sent})"
+            case DateType():
+                return f"date_from_unix_date({sent})"
+            case _:
+                return sent
 
 
 def _quoted(name: str) -> str:
@@ -219,6 +272,8 @@ def _quoted(name: str) -> str:
 def _wire_array(values: pl.Series, column: OutputColumn) -> pa.Array:
     if values.dtype == pl.Datetime:
         values = values.dt.epoch("us")
+    elif values.dtype == pl.Date:
+        values = values.to_physical()
     array = values.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     return array.cast(to_arrow_schema(StructType([StructField("sent", column.wire_type)])).field(0).type)
 
