@@ -123,6 +123,22 @@ def test_the_compiled_class_is_stored_once(
     assert bytecode(tmp_path / "missing") == compiled, "a folder that cannot be written"
 
 
+@pytest.mark.parametrize("bits", [0o620, 0o602])
+def test_an_archive_that_another_user_could_have_written_is_replaced(
+    spark: SparkSession, tmp_path: Path, bits: int
+) -> None:
+    compiled = bytecode(tmp_path)
+    (archive,) = tmp_path.iterdir()
+    assert mode(archive) == 0o600
+    with zipfile.ZipFile(archive, "w") as other:
+        for name in compiled:
+            other.writestr(name, b"the code of another user")
+    archive.chmod(bits)
+    assert bytecode(tmp_path) == compiled
+    assert mode(archive) == 0o600
+    assert bytecode(tmp_path) == compiled
+
+
 def test_another_hadoop_has_an_archive_of_its_own(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

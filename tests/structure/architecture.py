@@ -74,13 +74,14 @@ INNER_MAY_IMPORT: Final[dict[str, dict[str, set[str]]]] = {
         "engine": {"operator_columns", "assigners", "triggers", "accumulations", "spec"},
     },
     "spark": {
-        "class_archive": set(),
+        "private_files": set(),
+        "class_archive": {"private_files"},
         "internals": set(),
         "jvm_options": {"class_archive"},
-        "local_files": {"internals"},
+        "local_files": {"internals", "private_files"},
         "quiet_console": set(),
         "versions": set(),
-        "worker_interpreter": {"internals"},
+        "worker_interpreter": {"internals", "private_files"},
         "session": {
             "class_archive",
             "internals",

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from slackwater.spark.private_files import is_private, read_private, write_private
+
 VARIABLE: Final = "SLACKWATER_CLASS_ARCHIVE"
 """The environment variable with the folder of the archives, or ``off``."""
 _OFF: Final = ("off", "false", "no", "0")
@@ -81,8 +83,10 @@ class ClassArchive:
         return [f"{_WRITES}{self.folder / f'{self.digest}-{uuid.uuid4().hex[:8]}.new'}", _QUIET]
 
     def _is_whole(self) -> bool:
+        """Whether the archive exists with its full length, and no other user could have written it."""
         try:
-            return self.path.stat().st_size == int(self._size.read_text("ascii"))
+            status = self.path.lstat()
+            return is_private(status) and status.st_size == int(read_private(self._size))
         except (OSError, ValueError):
             return False
 
@@ -93,7 +97,8 @@ class ClassArchive:
                 if _age(new) > _UNUSED:
                     new.unlink(missing_ok=True)
             elif new.name.startswith(f"{self.digest}-") and not self._is_whole():
-                self._size.write_text(str(new.stat().st_size), "ascii")
+                write_private(self._size, str(new.stat().st_size).encode())
+                new.chmod(0o600)
                 new.replace(self.path)
             elif new.name.startswith(f"{self.digest}-"):
                 new.unlink(missing_ok=True)
@@ -104,9 +109,10 @@ class ClassArchive:
 
 
 def _is_complete(path: Path) -> bool:
+    """Whether a JVM of this user has written a whole archive to this file."""
     try:
         with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
+            return is_private(path.lstat()) and file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
 

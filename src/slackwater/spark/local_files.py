@@ -9,11 +9,11 @@ compiler that Spark contains for its generated code compiles it, once for each v
 from __future__ import annotations
 
 import hashlib
-import uuid
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from slackwater.spark.internals import (
     load_classes,
     spark_jars,
 )
+from slackwater.spark.private_files import read_private, write_private
 
 _HADOOP_SETTING: Final = "fs.file.impl"
 FILE_SYSTEM: Final = f"spark.hadoop.{_HADOOP_SETTING}"
@@ -64,7 +65,8 @@ def bytecode(folder: Path | None) -> dict[str, bytes]:
     """The compiled classes of ``DirectLocalFileSystem.java`` by name, from an archive in a folder.
 
     Args:
-        folder: Where the archive is, and is stored if it is missing or damaged; None to store none.
+        folder: Where the archive is. It is written if it is missing or damaged, or if another user could
+            have written it. None to use no archive.
     """
     source = resources.files(__package__).joinpath(_SOURCE).read_text("utf-8")
     if folder is None:
@@ -74,15 +76,8 @@ def bytecode(folder: Path | None) -> dict[str, bytes]:
     if known is not None:
         return known
     compiled = compile_java(source)
-    fresh = folder / f"{path.stem}-{uuid.uuid4().hex[:8]}.new"
-    try:
-        with zipfile.ZipFile(fresh, "w") as archive:
-            for name, code in compiled.items():
-                archive.writestr(name, code)
-        fresh.replace(path)
-    except OSError:  # a full disk must not keep a session from starting
-        with suppress(OSError):
-            fresh.unlink()
+    with suppress(OSError):  # a full disk must not keep a session from starting
+        write_private(path, _archived(compiled))
     return compiled
 
 
@@ -99,9 +94,19 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+def _archived(classes: Mapping[str, bytes]) -> bytes:
+    """The content of an archive with these classes."""
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, code in classes.items():
+            archive.writestr(name, code)
+    return content.getvalue()
+
+
 def _stored(path: Path) -> dict[str, bytes] | None:
-    """The classes in an archive; None if it does not exist, or is damaged in whatever way."""
-    with suppress(Exception), zipfile.ZipFile(path) as archive:
+    """The classes in an archive; None if it is missing, damaged, incomplete or not private to this user."""
+    # What zipfile raises for a damaged archive is not documented.
+    with suppress(Exception), zipfile.ZipFile(BytesIO(read_private(path))) as archive:
         found = {name: archive.read(name) for name in archive.namelist()}
         if found.keys() == _CLASSES:
             return found

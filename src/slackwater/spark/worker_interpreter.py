@@ -14,11 +14,11 @@ import os
 import shlex
 import sys
 import sysconfig
-import uuid
 from pathlib import Path
 from typing import Final
 
 from slackwater.spark.internals import path_archives, spark_home
+from slackwater.spark.private_files import read_private, write_private
 
 _SCRIPT: Final = """\
 #!/bin/sh
@@ -45,15 +45,20 @@ def worker_interpreter(folder: Path | None) -> str:
     content = _SCRIPT.format(archives=shlex.quote(archives), python=shlex.quote(sys.executable))
     script = folder / f"python-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     try:
-        if not script.exists():
-            fresh = folder / f"{script.name}-{uuid.uuid4().hex[:8]}.new"
-            fresh.write_text(content)
-            fresh.chmod(0o700)
-            fresh.replace(script)
+        if not _is_stored(script, content):
+            write_private(script, content.encode(), 0o700)
     except OSError:
         return sys.executable  # the script only saves time: a full disk must not keep a session from starting
     # the folder may be on a file system without programs
     return str(script) if os.access(script, os.X_OK) else sys.executable
+
+
+def _is_stored(script: Path, content: str) -> bool:
+    """Whether the file contains this script, and no other user could have written it."""
+    try:
+        return read_private(script) == content.encode()
+    except OSError:
+        return False
 
 
 def _is_installed() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ LONG_AGO = (0, 0)
 
 
 @pytest.fixture
-def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of the archives, for a Java with class data sharing."""
     home = tmp_path / "java"
     for name in ("bin/java", "lib/server/classes.jsa"):
@@ -24,7 +25,9 @@ def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JAVA_HOME", str(home))
     folder = tmp_path / "archives"
     monkeypatch.setenv(VARIABLE, str(folder))
-    return folder
+    before = os.umask(0o022)  # a JVM writes its archive without write permission for others
+    yield folder
+    os.umask(before)
 
 
 @pytest.fixture
@@ -82,6 +85,27 @@ def test_a_truncated_archive_is_not_used(archives: Path, jars: Path) -> None:
     used_by(class_archive_options(jars)).write_bytes(COMPLETE[:-1])
     written_by(class_archive_options(jars)).write_bytes(COMPLETE)
     assert used_by(class_archive_options(jars)).read_bytes() == COMPLETE
+
+
+@pytest.mark.parametrize("bits", [0o620, 0o602])
+@pytest.mark.parametrize("suffix", ["jsa", "size"])
+def test_an_archive_that_another_user_could_have_written_is_replaced(
+    archives: Path, jars: Path, suffix: str, bits: int
+) -> None:
+    written_by(class_archive_options(jars)).write_bytes(COMPLETE)
+    used = used_by(class_archive_options(jars))
+    used.with_suffix(f".{suffix}").chmod(bits)
+    written_by(class_archive_options(jars)).write_bytes(COMPLETE)
+    assert used_by(class_archive_options(jars)) == used
+    assert {path.stat().st_mode & 0o777 for path in archives.iterdir()} == {0o600}
+
+
+def test_a_new_archive_that_another_user_could_have_written_is_not_used(archives: Path, jars: Path) -> None:
+    new = written_by(class_archive_options(jars))
+    new.write_bytes(COMPLETE)
+    new.chmod(0o666)
+    assert written_by(class_archive_options(jars)) != new
+    assert list(archives.iterdir()) == [new]
 
 
 def test_another_jar_file_means_another_archive_and_unused_ones_are_removed(

@@ -68,6 +68,21 @@ def test_a_file_system_without_programs(tmp_path: Path, monkeypatch: pytest.Monk
     assert worker_interpreter(tmp_path) == sys.executable
 
 
+@pytest.mark.parametrize(
+    ("content", "bits"), [(b"#!/bin/sh\nexit 1\n", 0o700), (None, 0o720), (None, 0o702)], ids=str
+)
+def test_a_script_that_another_user_could_have_written_is_replaced(
+    tmp_path: Path, content: bytes | None, bits: int
+) -> None:
+    script = Path(worker_interpreter(tmp_path))
+    whole = script.read_bytes()
+    script.write_bytes(content or whole)
+    script.chmod(bits)
+    assert worker_interpreter(tmp_path) == str(script)
+    assert script.read_bytes() == whole
+    assert script.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert worker_interpreter(tmp_path / "file") == sys.executable
