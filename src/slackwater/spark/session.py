@@ -22,7 +22,7 @@ from datetime import timedelta
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -78,6 +78,8 @@ _FEW_ROWS: Final = 10_000
 """Spark's default number of rows in an Arrow batch, which is too low."""
 _TASKS_PER_CORE: Final = 4
 """With more stateful tasks per core than this, starting tasks costs more than parallelism saves."""
+_creating: Final = Lock()
+"""Held while a session is created, which sets environment variables for the JVM that it starts."""
 
 
 def settings(partitions: int | None = None) -> dict[str, str]:
@@ -179,7 +181,7 @@ def session(
         chosen.setdefault(_UNIX_SOCKET_FOLDER, folder)
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    with _worker_python(local=local):
+    with _creating, _worker_python(local=local):
         if remote is None and "SPARK_REMOTE" not in os.environ:
             named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
             with _importing_query_modules():
