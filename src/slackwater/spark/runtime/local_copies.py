@@ -14,6 +14,7 @@ small state, or no file. Spark deletes the folder when the application ends.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import zlib
 from contextlib import suppress
@@ -35,7 +36,7 @@ _CAPACITY: Final = 1 << 30
 _INTERVAL: Final = 1 << 26
 """After how many bytes a process checks the size of the folder and the space on the disk."""
 _MIN_FREE: Final = 2 << 30
-"""The free space below which no copies are written, because Spark needs the disk itself."""
+"""With less free space, copies are deleted and none are written, because Spark needs the disk itself."""
 
 
 class LocalCopy(Saved):
@@ -105,21 +106,34 @@ class LocalCopies:
         return self._has_space
 
     def _make_space(self) -> bool:
-        """Delete the oldest copies until the others fit; return whether the disk has space for more."""
+        """Delete random copies until the others fit; return whether the disk has space for more.
+
+        Each batch reads the copies of all buckets. If these exceed the capacity, each of the oldest would be
+        deleted before it is read again.
+        """
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        files: list[tuple[int, int, str]] = []
+        files = self._files()
+        excess = sum(size for size, _ in files) - self._capacity
+        excess = max(excess, _MIN_FREE - self._free())
+        random.shuffle(files)
+        for size, path in files:
+            if excess <= 0:
+                break
+            path.unlink(missing_ok=True)
+            excess -= size
+        return self._free() >= _MIN_FREE
+
+    def _files(self) -> list[tuple[int, Path]]:
+        """The copies in the folder, with their sizes."""
+        files: list[tuple[int, Path]] = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another process has deleted it
-                    found = entry.stat()
-                    files.append((found.st_mtime_ns, found.st_size, entry.path))
-        excess = sum(size for _, size, _ in files) - self._capacity
-        for _, size, path in sorted(files):
-            if excess <= 0:
-                break
-            Path(path).unlink(missing_ok=True)
-            excess -= size
-        return shutil.disk_usage(self._folder).free >= _MIN_FREE
+                    files.append((entry.stat().st_size, Path(entry.path)))
+        return files
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self._folder).free
 
 
 def worker_copies() -> LocalCopies | None:
