@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -205,6 +208,99 @@ def test_nothing_is_written_to_a_disk_that_cannot_be_checked(
     monkeypatch.setattr("shutil.disk_usage", failing)
     assert copies.write(b"12345") is None
     assert copies.write(b"67890") is None, "as of the last check"
+
+
+# ---- folders of executors that have ended
+
+HOLDER = """
+import sys
+from pathlib import Path
+from slackwater.spark.runtime.local_copies import LocalCopies
+copies = LocalCopies(Path(sys.argv[1]))
+print(copies.write(b"content").token.hex(), flush=True)
+sys.stdin.read()
+"""
+
+
+def executor_copies(tmp_path: Path, name: str) -> Path:
+    """The folder for the copies of an executor."""
+    folder = tmp_path / f"blockmgr-{name}"
+    folder.mkdir()
+    return folder / "slackwater-blobs"
+
+
+def test_copies_are_deleted_after_the_processes_of_their_executor_have_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder, own = executor_copies(tmp_path, "other"), executor_copies(tmp_path, "own")
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(own.parent))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        token = holder.stdout.readline().strip()
+        assert token
+        local_copies.delete_abandoned(own.parent)
+        assert [file.name for file in folder.iterdir()] == [token], "a process holds it"
+        holder.kill()
+    copies = worker_copies()
+    assert copies is not None
+    assert not folder.exists()
+    assert folder.parent.exists(), "the other files are Spark's"
+    assert copies.read(written(copies, b"own")) == b"own"
+
+
+def test_copies_of_this_executor_and_other_folders_are_not_deleted(tmp_path: Path) -> None:
+    own, application = executor_copies(tmp_path, "own"), tmp_path / "application" / "slackwater-blobs"
+    for folder in (own, application):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+    local_copies.delete_abandoned(own.parent)
+    assert (own / "file").exists()
+    assert (application / "file").exists()
+
+
+def test_links_and_folders_of_other_users_are_not_deleted(tmp_path: Path) -> None:
+    link, foreign = executor_copies(tmp_path, "link"), executor_copies(tmp_path, "foreign")
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "letter").touch()
+    link.symlink_to(tmp_path / "documents")
+    foreign.mkdir()
+    (foreign / "file").touch()
+    if os.getuid() == 0:
+        os.chown(foreign, 12345, -1)
+    else:
+        foreign.chmod(0o500)
+    local_copies.delete_abandoned(tmp_path / "blockmgr-own")
+    assert (tmp_path / "documents" / "letter").exists()
+    assert (foreign / "file").exists()
+    foreign.chmod(0o700)
+
+
+def test_a_folder_that_was_deleted_and_created_again_is_held(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local_copies, "_INTERVAL", 1)
+    folder = executor_copies(tmp_path, "other")
+    copies = LocalCopies(folder)
+    copies.delete(written(copies, b"content"))
+    folder.rmdir()
+    copy = written(copies, b"content")
+    local_copies.delete_abandoned(tmp_path / "blockmgr-own")
+    assert copies.read(copy) == b"content"
+
+
+def test_nothing_is_written_to_a_folder_that_is_being_deleted(tmp_path: Path) -> None:
+    folder = executor_copies(tmp_path, "other")
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as the process that deletes it
+    try:
+        assert LocalCopies(folder).write(b"content") is None
+    finally:
+        os.close(descriptor)
+    copies = LocalCopies(folder)
+    assert copies.read(written(copies, b"content")) == b"content"
 
 
 # ---- workers and buckets

@@ -8,11 +8,16 @@ file still exists. Spark's state store gets every blob as well: a copy that is m
 Every copy has a new random token, which is the name of its file and never names another content. The small
 state of a bucket contains the tokens, and Spark commits it together with the blobs. A repeated batch, another
 attempt of a task, another executor and an older checkpoint therefore find the content that belongs to their
-small state, or no file. Spark deletes the folder when the application ends.
+small state, or no file.
+
+Spark deletes the folder when the application ends, unless the executor is killed or its files are kept for an
+external shuffle service. Each process therefore holds a shared lock on the folder. The next worker that
+starts on the machine deletes the folders that no process holds.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -22,6 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
+from weakref import finalize
 
 from slackwater.errors import InvalidArgument
 from slackwater.progress.saved_form import Saved
@@ -29,6 +35,9 @@ from slackwater.progress.saved_form import Saved
 _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """The folders of the application, separated by commas. Spark sets this variable for its Python workers."""
 _FOLDER: Final = "slackwater-blobs"
+_BLOCK_FOLDERS: Final = "blockmgr-*"
+"""The local folders of Spark's executors, each of which may contain a folder of copies."""
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIMIT: Final = "SLACKWATER_STATE_COPIES"
 """The environment variable with the size of all copies of an executor, in MiB; 0: no copies."""
 _CAPACITY: Final = 1 << 30
@@ -66,6 +75,7 @@ class LocalCopies:
         self._capacity = capacity
         self._unchecked = _INTERVAL
         self._has_space = False
+        self._held: int | None = None
 
     def write(self, blob: bytes) -> LocalCopy | None:
         """Write a copy; None if the disk has too little space or the file cannot be written."""
@@ -112,6 +122,7 @@ class LocalCopies:
         deleted before it is read again.
         """
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._hold()
         files = self._files()
         excess = sum(size for size, _ in files) - self._capacity
         excess = max(excess, _MIN_FREE - self._free())
@@ -122,6 +133,27 @@ class LocalCopies:
             path.unlink(missing_ok=True)
             excess -= size
         return self._free() >= _MIN_FREE
+
+    def _hold(self) -> None:
+        """Lock the folder until this process ends, so that `delete_abandoned` leaves it alone.
+
+        Raises:
+            OSError: The folder is about to be deleted, or was deleted before it was locked.
+        """
+        if self._held is not None and self._is_folder(self._held):
+            return
+        descriptor = os.open(self._folder, _FOLDER_FLAGS)
+        finalize(self, os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not self._is_folder(descriptor):
+            raise FileNotFoundError(f"{self._folder} was deleted")
+        self._held = descriptor
+
+    def _is_folder(self, descriptor: int) -> bool:
+        """Whether a descriptor refers to the folder; another folder may have the same path now."""
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(descriptor), self._folder.stat())
+        return False
 
     def _files(self) -> list[tuple[int, Path]]:
         """The copies in the folder, with their sizes."""
@@ -134,6 +166,32 @@ class LocalCopies:
 
     def _free(self) -> int:
         return shutil.disk_usage(self._folder).free
+
+
+def delete_abandoned(folder: Path) -> None:
+    """Delete the folders of copies that no process holds, next to the local folder of an executor.
+
+    Args:
+        folder: The local folder of this executor, whose own copies stay.
+    """
+    for other in folder.parent.glob(f"{_BLOCK_FOLDERS}/{_FOLDER}"):
+        if other.parent != folder:
+            with suppress(OSError):  # a process holds it, another one deletes it, or it is another user's
+                _delete_unless_held(other)
+
+
+def _delete_unless_held(folder: Path) -> None:
+    # Others may write in the parent, as in /tmp. Only files in the folder that was checked are deleted.
+    descriptor = os.open(folder, _FOLDER_FLAGS)
+    try:
+        if os.fstat(descriptor).st_uid == os.getuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with os.scandir(descriptor) as entries:
+                for entry in list(entries):
+                    os.unlink(entry.name, dir_fd=descriptor)
+            folder.rmdir()
+    finally:
+        os.close(descriptor)
 
 
 def worker_copies() -> LocalCopies | None:
@@ -169,4 +227,5 @@ or 0 for no copies
 @cache
 def _copies_below(folder: str, capacity: int) -> LocalCopies:
     """One object for each folder: it counts the bytes of all tasks that this process runs."""
+    delete_abandoned(Path(folder))
     return LocalCopies(Path(folder, _FOLDER), capacity)
