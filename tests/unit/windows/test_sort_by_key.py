@@ -48,6 +48,13 @@ def test_it_is_a_stable_sort_by_key_and_time(keys: pl.Series, times: pl.Series) 
     assert by_key[0].equals(by_key[1])
 
 
+def test_texts_are_in_the_order_in_which_they_first_occur() -> None:
+    """The same rows have the same order in every process."""
+    frame = pl.DataFrame({"key": KEYS["text"], "time": TIMES["close"]})
+    found = sort_by_key(frame, ["key"], "time")["key"].rle().struct.field("value")
+    assert found.to_list() == list(dict.fromkeys(frame["key"]))
+
+
 def test_several_keys_are_sorted_as_columns() -> None:
     """Two keys are not packed."""
     frame = pl.DataFrame({"a": _NUMBERS, "b": _NUMBERS % 7, "time": _TIMES}).with_row_index("row")
