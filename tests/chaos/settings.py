@@ -52,7 +52,7 @@ def slow_commits(spark: SparkSession) -> None:
     hidden: Any = spark.sparkContext
     assert hidden.master.startswith("local[")
     compiled = compile_java(SLOW_COMMITS)
-    define_classes(CLASS, compiled.values())
+    define_classes(CLASS, compiled)
     (name,) = compiled
     hidden._jsc.hadoopConfiguration().set("fs.file.impl", name)
     hidden._jvm.org.apache.hadoop.fs.FileSystem.closeAll()

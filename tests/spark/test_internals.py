@@ -46,9 +46,33 @@ def test_a_class_is_compiled_and_added_to_the_jvm(spark: SparkSession) -> None:
     compiled = internals.compile_java(source)
     assert list(compiled) == [name]
     assert internals.load_classes([name]) == 0
-    internals.define_classes("org.apache.hadoop.fs.RawLocalFileSystem", compiled.values())
+    internals.define_classes("org.apache.hadoop.fs.RawLocalFileSystem", compiled)
     assert internals.load_classes([name]) == 1
     assert spark.sparkContext._jvm.org.apache.hadoop.fs.SlackwaterCompiled().seven() == 7  # type: ignore[union-attr]
+
+
+def test_a_class_does_not_exist_without_those_inside_it(spark: SparkSession) -> None:
+    source = (
+        "package org.apache.hadoop.fs; public class SlackwaterOuter {"
+        "  public int seven() { return new Inner().seven(); }"
+        "  public static class Inner { public int seven() { return 7; } } }"
+    )
+    compiled = internals.compile_java(source)
+    outer, inner = sorted(compiled)
+    for damaged in ({outer: compiled[outer], inner: b"damaged"}, {inner: b"damaged", outer: compiled[outer]}):
+        with pytest.raises(internals.JavaError):
+            internals.define_classes("org.apache.hadoop.fs.RawLocalFileSystem", damaged)
+        assert internals.load_classes([outer, inner]) == 0
+    internals.define_classes(
+        "org.apache.hadoop.fs.RawLocalFileSystem", {outer: compiled[outer], inner: compiled[inner]}
+    )
+    assert spark.sparkContext._jvm.org.apache.hadoop.fs.SlackwaterOuter().seven() == 7  # type: ignore[union-attr]
+
+
+def test_the_build_of_hadoop_is_that_of_the_jvm(spark: SparkSession) -> None:
+    version, *rest = internals.hadoop_build().split(" from ")
+    assert list(internals.spark_jars().glob(f"hadoop-*-{version}.jar"))
+    assert rest, "it names the revision"
 
 
 def test_settings_of_hadoop(spark: SparkSession) -> None:

@@ -143,7 +143,7 @@ def test_another_hadoop_has_an_archive_of_its_own(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled = bytecode(tmp_path)
-    monkeypatch.setattr(local_files, "hadoop_versions", lambda: ["hadoop-client-api-9.0.0.jar"])
+    monkeypatch.setattr(local_files, "hadoop_build", lambda: "9.0.0 from 12ab")
     assert bytecode(tmp_path) == compiled
     assert len(list(tmp_path.iterdir())) == 2
 

@@ -42,6 +42,7 @@ __all__ = [
     "default_file_system",
     "define_classes",
     "forget_setting_sources",
+    "hadoop_build",
     "hadoop_setting",
     "is_remote",
     "is_streaming_query",
@@ -113,10 +114,11 @@ def hadoop_setting(name: str) -> str | None:
 
 
 def forget_setting_sources(spark: SparkSession) -> None:
-    """Let Hadoop forget from which file each of its settings is; not available on Spark Connect.
+    """Delete Hadoop's record of the file that each setting comes from; not available on Spark Connect.
 
-    Spark serializes the settings three times in a micro-batch, and Hadoop compresses the source of each of
-    its thousand settings on its own, which takes longer than all the rest. Nothing in Spark reads them.
+    Spark serializes the Hadoop configuration three times in a micro-batch. Hadoop compresses the recorded
+    source of each of about a thousand settings separately, which takes longer than serializing their values.
+    Nothing in Spark reads the sources. The values stay as they are.
     """
     settings = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()  # noqa: SLF001
     with suppress(*UNSUPPORTED):  # another version of Hadoop
@@ -444,13 +446,27 @@ def compile_java(source: str) -> dict[str, bytes]:
     return {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
 
 
-def define_classes(neighbour: str, bytecode: Iterable[bytes]) -> None:
-    """Add classes to the JVM of this process, in the package of a class that it has: ``neighbour``."""
+def define_classes(neighbour: str, bytecode: Mapping[str, bytes]) -> None:
+    """Add classes to the JVM of this process.
+
+    Nested classes are defined before those that contain them. So if the outermost class exists, all do, even
+    if an earlier call has failed.
+
+    Args:
+        neighbour: A class that the JVM has, in whose package the others are.
+        bytecode: The bytecode of each class by its name.
+    """
     jvm = cast(Any, SparkContext)._jvm  # noqa: SLF001
     handles = jvm.java.lang.invoke.MethodHandles
     package = handles.privateLookupIn(jvm.java.lang.Class.forName(neighbour), handles.lookup())
-    for code in bytecode:
-        package.defineClass(code)
+    for name in sorted(bytecode, key=lambda one: one.count("$"), reverse=True):
+        package.defineClass(bytecode[name])
+
+
+def hadoop_build() -> str:
+    """The version, revision and build of the Hadoop in the JVM of this process."""
+    jvm = cast(Any, SparkContext)._jvm  # noqa: SLF001
+    return str(jvm.org.apache.hadoop.util.VersionInfo.getBuildVersion())
 
 
 def spark_jars() -> Path:
