@@ -30,7 +30,11 @@ def _nullable_type(kind: pa.DataType) -> pa.DataType:
         return pa.struct([_nullable(one) for one in kind.fields])
     if pa.types.is_map(kind):
         key = kind.key_field.with_type(_nullable_type(kind.key_type))
-        return pa.map_(key, _nullable(kind.item_field))
+        return pa.map_(key, _nullable(kind.item_field), keys_sorted=kind.keys_sorted)
     if pa.types.is_list(kind):
         return pa.list_(_nullable(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_nullable(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_nullable(kind.value_field), kind.list_size)
     return kind
