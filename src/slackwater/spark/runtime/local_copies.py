@@ -42,6 +42,8 @@ _LIMIT: Final = "SLACKWATER_STATE_COPIES"
 """The environment variable with the size of all copies of an executor, in MiB; 0: no copies."""
 _CAPACITY: Final = 1 << 30
 """The size in bytes if it is not set. Each process may add `_INTERVAL` before it checks again."""
+_MOST_DIGITS: Final = 12
+"""More than any disk has; `int` raises an error of its own for more than 4,300 digits."""
 _INTERVAL: Final = 1 << 26
 """After how many bytes a process checks the size of the folder and the space on the disk."""
 _MIN_FREE: Final = 2 << 30
@@ -201,7 +203,7 @@ def worker_copies() -> LocalCopies | None:
         The copies; None if they are turned off, or if Spark gave the worker no local folder.
 
     Raises:
-        InvalidArgument: The environment variable with their size is not a number.
+        InvalidArgument: The environment variable with their size is not a whole number.
     """
     first, capacity = os.environ.get(_VARIABLE, "").split(",")[0], _capacity(os.environ.get(_LIMIT))
     return _copies_below(first, capacity) if first and capacity else None
@@ -214,13 +216,15 @@ def _capacity(text: str | None) -> int:
     (1073741824, 1048576, 0)
     >>> _capacity("1g")
     Traceback (most recent call last):
-    slackwater.errors.InvalidArgument: SLACKWATER_STATE_COPIES = '1g': is not a number of MiB; write 1024, \
-or 0 for no copies
+    slackwater.errors.InvalidArgument: SLACKWATER_STATE_COPIES = '1g': must be a whole number of MiB; set \
+1024, for example, or 0 to disable copies
     """
     if text is None:
         return _CAPACITY
-    if not text.isdecimal():
-        raise InvalidArgument(_LIMIT, text, "is not a number of MiB", fix="write 1024, or 0 for no copies")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise InvalidArgument(
+            _LIMIT, text, "must be a whole number of MiB", fix="set 1024, for example, or 0 to disable copies"
+        )
     return int(text) << 20
 
 
