@@ -210,7 +210,10 @@ def session(
 
 @contextmanager
 def _importing_query_modules() -> Iterator[None]:
-    """Import in the background what building a query needs: starting a JVM, the body, takes longer."""
+    """Import the modules that queries need in a thread while the body runs, and wait for it at the end.
+
+    The body starts a JVM, which takes longer than the imports.
+    """
     importing = Thread(target=_try_import, args=(_QUERY_MODULES,), daemon=True)
     importing.start()
     try:
@@ -220,7 +223,7 @@ def _importing_query_modules() -> Iterator[None]:
 
 
 def _try_import(modules: Sequence[str]) -> None:
-    """Import modules by name; one that cannot be imported raises its error where it is used."""
+    """Import modules by name; skip those that cannot be imported, whose first use raises the error."""
     for module in modules:
         with suppress(Exception):
             import_module(module)
@@ -228,7 +231,7 @@ def _try_import(modules: Sequence[str]) -> None:
 
 @contextmanager
 def _worker_python(*, local: bool) -> Iterator[None]:
-    """Choose the interpreter of the workers while a session is created, unless the user has chosen one.
+    """Set the environment variable with the workers' interpreter for the body, unless the user has set it.
 
     Spark reads the variable when the context starts; the equivalent setting only works in spark-submit.
     """

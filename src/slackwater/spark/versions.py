@@ -219,7 +219,9 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def output_arrow_schema(schema: StructType) -> pa.Schema:
-    """The same for rows that an operator emits, which may have null where the schema does not expect it.
+    """The Arrow schema of rows that an operator emits: that of `to_arrow_schema`, with nullable fields.
+
+    In unmatched rows of an outer join, fields are null that the schema declares as not nullable.
 
     >>> output_arrow_schema(StructType().add("n", "long", nullable=False)).field("n").nullable
     True
