@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -229,6 +230,12 @@ def executor_copies(tmp_path: Path, name: str) -> Path:
     return folder / "slackwater-blobs"
 
 
+def let_an_hour_pass(folder: Path) -> None:
+    """Set the time of the last change in a folder to more than an hour ago."""
+    changed = time.time() - 3601
+    os.utime(folder, (changed, changed))
+
+
 def test_copies_are_deleted_after_the_processes_of_their_executor_have_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -240,14 +247,26 @@ def test_copies_are_deleted_after_the_processes_of_their_executor_have_ended(
         assert holder.stdout is not None
         token = holder.stdout.readline().strip()
         assert token
+        let_an_hour_pass(folder)
         local_copies.delete_abandoned(own.parent)
         assert [file.name for file in folder.iterdir()] == [token], "a process holds it"
         holder.kill()
     copies = worker_copies()
     assert copies is not None
+    assert copies.read(written(copies, b"own")) == b"own"
     assert not folder.exists()
     assert folder.parent.exists(), "the other files are Spark's"
-    assert copies.read(written(copies, b"own")) == b"own"
+
+
+def test_copies_of_an_executor_whose_workers_were_idle_are_not_deleted(tmp_path: Path) -> None:
+    folder = executor_copies(tmp_path, "other")
+    folder.mkdir()
+    (folder / "copy").touch()
+    local_copies.delete_abandoned(tmp_path / "blockmgr-own")
+    assert (folder / "copy").exists(), "its next workers read it"
+    let_an_hour_pass(folder)
+    local_copies.delete_abandoned(tmp_path / "blockmgr-own")
+    assert not folder.exists()
 
 
 def test_copies_of_this_executor_and_other_folders_are_not_deleted(tmp_path: Path) -> None:
@@ -255,6 +274,7 @@ def test_copies_of_this_executor_and_other_folders_are_not_deleted(tmp_path: Pat
     for folder in (own, application):
         folder.mkdir(parents=True)
         (folder / "file").touch()
+        let_an_hour_pass(folder)
     local_copies.delete_abandoned(own.parent)
     assert (own / "file").exists()
     assert (application / "file").exists()
@@ -267,6 +287,8 @@ def test_links_and_folders_of_other_users_are_not_deleted(tmp_path: Path) -> Non
     link.symlink_to(tmp_path / "documents")
     foreign.mkdir()
     (foreign / "file").touch()
+    for folder in (foreign, tmp_path / "documents"):
+        let_an_hour_pass(folder)
     if os.getuid() == 0:
         os.chown(foreign, 12345, -1)
     else:
@@ -286,6 +308,7 @@ def test_a_folder_that_was_deleted_and_created_again_is_held(
     copies.delete(written(copies, b"content"))
     folder.rmdir()
     copy = written(copies, b"content")
+    let_an_hour_pass(folder)
     local_copies.delete_abandoned(tmp_path / "blockmgr-own")
     assert copies.read(copy) == b"content"
 

@@ -11,8 +11,8 @@ attempt of a task, another executor and an older checkpoint therefore find the c
 small state, or no file.
 
 Spark deletes the folder when the application ends, unless the executor is killed or its files are kept for an
-external shuffle service. Each process therefore holds a shared lock on the folder. The next worker that
-starts on the machine deletes the folders that no process holds.
+external shuffle service. Each process therefore holds a shared lock on the folder. Workers of other executors
+on the machine delete a folder that no process has held or changed for an hour.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import fcntl
 import os
 import random
 import shutil
+import time
 import zlib
 from contextlib import suppress
 from functools import cache
@@ -37,6 +38,9 @@ _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 _FOLDER: Final = "slackwater-blobs"
 _BLOCK_FOLDERS: Final = "blockmgr-*"
 """The local folders of Spark's executors, each of which may contain a folder of copies."""
+_ABANDONED: Final = 3600
+"""After how many seconds a folder that no process holds is deleted. Spark ends workers that are idle for a
+minute, and later starts others for the same executor."""
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIMIT: Final = "SLACKWATER_STATE_COPIES"
 """The environment variable with the size of all copies of an executor, in MiB; 0: no copies."""
@@ -125,6 +129,7 @@ class LocalCopies:
         """
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._hold()
+        delete_abandoned(self._folder.parent)
         files = self._files()
         excess = sum(size for size, _ in files) - self._capacity
         excess = max(excess, _MIN_FREE - self._free())
@@ -171,7 +176,7 @@ class LocalCopies:
 
 
 def delete_abandoned(folder: Path) -> None:
-    """Delete the folders of copies that no process holds, next to the local folder of an executor.
+    """Delete the copies of executors that have ended, next to the local folder of an executor.
 
     Args:
         folder: The local folder of this executor, whose own copies stay.
@@ -179,15 +184,16 @@ def delete_abandoned(folder: Path) -> None:
     for other in folder.parent.glob(f"{_BLOCK_FOLDERS}/{_FOLDER}"):
         if other.parent != folder:
             with suppress(OSError):  # a process holds it, another one deletes it, or it is another user's
-                _delete_unless_held(other)
+                _delete_if_abandoned(other)
 
 
-def _delete_unless_held(folder: Path) -> None:
+def _delete_if_abandoned(folder: Path) -> None:
     # Others may write in the parent, as in /tmp. Only files in the folder that was checked are deleted.
     descriptor = os.open(folder, _FOLDER_FLAGS)
     try:
-        if os.fstat(descriptor).st_uid == os.getuid():
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(descriptor)
+        if status.st_uid == os.getuid() and time.time() - status.st_mtime > _ABANDONED:
             with os.scandir(descriptor) as entries:
                 for entry in list(entries):
                     os.unlink(entry.name, dir_fd=descriptor)
@@ -231,5 +237,4 @@ def _capacity(text: str | None) -> int:
 @cache
 def _copies_below(folder: str, capacity: int) -> LocalCopies:
     """One object for each folder: it counts the bytes of all tasks that this process runs."""
-    delete_abandoned(Path(folder))
     return LocalCopies(Path(folder, _FOLDER), capacity)
