@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,14 +23,26 @@ import msgspec  # after the number of threads is set, which Polars reads once
 import polars as pl
 
 import slackwater as sw
+from benchmarks.cold_process import in_new_process, print_result
 from benchmarks.processes import thread_cpu
-from benchmarks.report import Report, timed
-from benchmarks.spark_windows import BATCH, OURS, QUIET, TUMBLING, bids, read, spark_windows, windows
+from benchmarks.report import Report, record, timed
+from benchmarks.spark_windows import (
+    APPENDED,
+    BATCH,
+    OURS,
+    QUIET,
+    ROCKSDB,
+    TUMBLING,
+    Workload,
+    bids,
+    side_writer,
+)
 
-BATCHES: Final = 12
 WARM: Final = 6
+MEASURED: Final = 6
+RUNS: Final = 3
 KEYS: Final = (1_000, 200_000)
-SIDES: Final = (OURS, "Spark, RocksDB")
+SIDES: Final = (OURS, APPENDED, ROCKSDB)
 PARTS: Final = {
     "tasks": r"Executor task",
     "Python": r"python",
@@ -66,29 +77,34 @@ def measure(side: str, keys: int, work: Path) -> Breakdown:
     """Run a side in this process, and read the CPU of its threads with every commit."""
     spark = sw.session(config=QUIET)
     spark.sparkContext.setLogLevel("ERROR")
-    bids(work / "in", keys, BATCH, BATCHES)
-    rows = read(spark, work / "in")
-    result = windows(rows, TUMBLING.ours).to_df() if side == OURS else spark_windows(rows, TUMBLING.native())
-    writer = result.writeStream.option("checkpointLocation", str(work / "checkpoint"))
-    query = writer.trigger(availableNow=True).start(str(work / "out"), format="parquet")
-    first, last = ((work / "checkpoint" / "commits" / str(number)) for number in (WARM - 1, BATCHES - 1))
-    before = _when(first)
-    after = _when(last)
+    # One batch more than is measured: the thread of a query ends right after its last commit.
+    workload = Workload(TUMBLING, keys, batches=WARM + MEASURED + 1)
+    bids(work / "in", keys, workload.batch, workload.batches)
+    writer = side_writer(spark, workload, side, work).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(work / "checkpoint")).start()
+    before, after = (
+        _cpu_at_commit(work / "checkpoint", number) for number in (WARM - 1, WARM + MEASURED - 1)
+    )
     query.awaitTermination()
     cpu: defaultdict[str, float] = defaultdict(float)
     for thread, (name, seconds) in after.items():
         _, earlier = before.get(thread, (name, 0.0))
-        cpu[part_of(name)] += (seconds - earlier) / (BATCHES - WARM)
-    batches = [one for one in query.recentProgress if one.numInputRows > 0][WARM:]
+        cpu[part_of(name)] += (seconds - earlier) / MEASURED
+    batches = [one for one in query.recentProgress if one.numInputRows > 0][WARM : WARM + MEASURED]
     wall = median(one.durationMs["triggerExecution"] for one in batches) / 1000
     planned = median(one.durationMs["queryPlanning"] for one in batches) / 1000
     return Breakdown(dict(cpu), wall, planned)
 
 
-def _when(commit: Path) -> dict[tuple[int, int], tuple[str, float]]:
+def wait_for_commit(checkpoint: Path, batch: int) -> None:
+    """Wait until a batch of a query has committed."""
+    while not (checkpoint / "commits" / str(batch)).exists():
+        time.sleep(0.005)
+
+
+def _cpu_at_commit(checkpoint: Path, batch: int) -> dict[tuple[int, int], tuple[str, float]]:
     """The CPU of all threads as soon as a batch has committed."""
-    while not commit.exists():
-        time.sleep(0.02)
+    wait_for_commit(checkpoint, batch)
     return thread_cpu()
 
 
@@ -109,35 +125,41 @@ def limit(keys: int, work: Path) -> float:
 
 
 def run(report: Report) -> None:
-    """Both sides, with few and with many keys."""
+    """All sides, with few and with many keys."""
     section = report.section(
         "On Spark: where a micro-batch goes",
         f"Tumbling windows of 10 s, batches of {BATCH:,} bids, Parquet in and out; mean milliseconds of "
-        f"CPU per batch over {BATCHES - WARM} batches after {WARM} that warm up, and medians of wall time. "
-        "Tasks: reading, Arrow, rows and writing Parquet in the JVM. Compiler and garbage: the JVM itself, "
-        "which still compiles in these batches. Planning: the thread of the query. The limit is Polars in "
-        "one process: read the Parquet file of a batch, group it, write the panes.",
+        f"CPU per batch over {MEASURED} batches after {WARM} that warm up, and medians of wall time; median "
+        f"of {RUNS} runs in turns, each in a new process. Tasks: reading, Arrow, rows and writing Parquet in "
+        "the JVM. Compiler and garbage: the JVM itself, which still compiles in these batches. Planning: the "
+        "thread of the query. The limit is Polars in one process: read the Parquet file of a batch, group "
+        "it, write the panes.",
         ("query", "keys", *PARTS, REST, "all CPU", "wall", "of it planning", "limit"),
     )
     for keys in KEYS:
         with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
             least = limit(keys, Path(name))
-        for side in SIDES:
-            with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
-                command = [sys.executable, "-m", "benchmarks.breakdown", side, str(keys), name]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                assert done.returncode == 0, done.stderr[-2000:]
-            found = msgspec.json.decode(done.stdout.splitlines()[-1], type=Breakdown)
-            section.row(
-                side,
-                keys,
-                *(round(1000 * found.cpu.get(part, 0)) for part in (*PARTS, REST)),
-                *(round(1000 * seconds) for seconds in (sum(found.cpu.values()), found.wall, found.planned)),
-                round(1000 * least),
+        runs: dict[str, list[Breakdown]] = {side: [] for side in SIDES}
+        for _ in range(RUNS):
+            for side in SIDES:
+                with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
+                    runs[side].append(in_new_process("benchmarks.breakdown", Breakdown, side, keys, name))
+        for side, found in runs.items():
+            whole = [sum(one.cpu.values()) for one in found]
+            record(whole)
+            record([one.wall for one in found])
+            seconds = (
+                *(median(one.cpu.get(part, 0) for one in found) for part in (*PARTS, REST)),
+                median(whole),
+                median(one.wall for one in found),
+                median(one.planned for one in found),
+                least,
             )
+            name = f"Spark, {side}" if side == ROCKSDB else side
+            section.row(name, keys, *(round(1000 * each) for each in seconds))
     report.show(section)
 
 
 if __name__ == "__main__":
     side_name, key_count, folder_name = sys.argv[1:]
-    print(msgspec.json.encode(measure(side_name, int(key_count), Path(folder_name))).decode())
+    print_result(measure(side_name, int(key_count), Path(folder_name)))

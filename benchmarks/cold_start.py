@@ -7,7 +7,6 @@ start, and not of the rows. Both sides run on `sw.session()`, in turns.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ import msgspec  # after the number of threads is set, which Polars reads once
 from pyspark.sql import SparkSession
 
 import slackwater as sw
+from benchmarks.cold_process import in_new_process, print_result
 from benchmarks.report import Report, spread
 from benchmarks.spark_windows import OURS, QUIET, TUMBLING, bids, read, spark_windows, windows
 
@@ -78,10 +78,7 @@ def run(report: Report) -> None:
     for _ in range(RUNS):
         for side in SIDES:
             with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
-                command = [sys.executable, "-m", "benchmarks.cold_start", side, name]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                assert done.returncode == 0, done.stderr[-2000:]
-                runs[side].append(msgspec.json.decode(done.stdout.splitlines()[-1], type=list[Start]))
+                runs[side].append(in_new_process("benchmarks.cold_start", list[Start], side, name))
     for side, found in runs.items():
         for number, name in enumerate(("first of the process", "second")):
             each = [one[number] for one in found]
@@ -95,4 +92,4 @@ def run(report: Report) -> None:
 
 if __name__ == "__main__":
     side_name, folder_name = sys.argv[1:]
-    print(msgspec.json.encode(starts(side_name, Path(folder_name))).decode())
+    print_result(starts(side_name, Path(folder_name)))

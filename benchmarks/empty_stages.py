@@ -2,7 +2,7 @@
 
 Spark reads the rows and sends them to Python, where a task drops them. A stateful task reads and writes a
 small value for each bucket, and writes finished panes to a file. So what a batch takes is the cost of the
-path: no operator that gets its rows through Spark is faster.
+path: no operator that gets its rows through Spark is faster. Its workers start as early as ours.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from slackwater.spark.runtime.worker_start import start_processes
 from slackwater.spark.wire.bucket_ids import bucket_ids
 
 _BUCKETS: Final = 2
@@ -44,6 +45,7 @@ def prepare(folder: Path, appended: Path, batches: int) -> None:
 def empty_stages(rows: DataFrame, key: str, value: str, time: str, folder: Path) -> DataStreamWriter:
     """A query that drops all rows, and writes the panes of `prepare`."""
     ids = bucket_ids(_BUCKETS)
+    start_processes(rows.sparkSession, None, ids)
     number = sql.pmod(sql.hash(key), sql.lit(_BUCKETS))
     sent = rows.select(key, value, sql.unix_micros(time), number.cast("int")).mapInArrow(_Dropped(ids), _SENT)
     written = sent.groupBy("bucket").transformWithStateInPandas(

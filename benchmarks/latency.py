@@ -10,7 +10,6 @@ needs one more batch to act on a watermark.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +27,7 @@ import polars as pl
 from pyspark.sql import functions as sql
 
 import slackwater as sw
+from benchmarks.cold_process import in_new_process, print_result
 from benchmarks.report import Report, spread
 from slackwater.time import SECOND
 
@@ -168,12 +168,9 @@ class SinkLog:
         return commits
 
 
-def _in_new_process(side: str) -> list[float]:
+def _measure(side: str) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
-        command = [sys.executable, "-m", "benchmarks.latency", side, name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        took = msgspec.json.decode(done.stdout.splitlines()[-1], type=list[float])
+        took = in_new_process("benchmarks.latency", list[float], side, name)
     assert all(later > 0 for later in took), "a pane before its window was complete"
     return took
 
@@ -192,7 +189,7 @@ def run(report: Report) -> None:
     took: dict[str, list[list[float]]] = {side: [] for side in SIDES}
     for _ in range(RUNS):
         for side in SIDES:
-            took[side].append(_in_new_process(side))
+            took[side].append(_measure(side))
     for side, runs in took.items():
         cells = [spread([float(np.percentile(one, share)) for one in runs]) for share in (50, 99)]
         section.row(side, *cells, len(runs[0]))
@@ -209,4 +206,4 @@ def run(report: Report) -> None:
 
 if __name__ == "__main__":
     side_name, folder_name = sys.argv[1:]
-    print(msgspec.json.encode(latencies(side_name, Path(folder_name))).decode())
+    print_result(latencies(side_name, Path(folder_name)))

@@ -14,7 +14,6 @@ is given.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +28,6 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 import msgspec  # after the number of threads is set, which Polars reads once
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -37,7 +35,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import slackwater as sw
 from benchmarks import empty_stages
 from benchmarks.bars import draw
-from benchmarks.processes import Memory, MemoryWatch, empty_batch_seconds
+from benchmarks.cold_process import in_new_process, print_result
+from benchmarks.processes import Memory, MemoryWatch
 from benchmarks.report import Report, spread
 from slackwater.spark.api.panes import Panes
 from slackwater.time import SECOND
@@ -47,6 +46,8 @@ BATCH: Final = 500_000
 MILLION: Final = 1_000_000
 RUNS: Final = 3
 BIDS_A_SECOND: Final = 10_000
+FIRST_PANES: Final = 1.5
+"""How many times the seconds of Spark may pass until the first panes of a new process."""
 DISORDER: Final = 4 * SECOND
 LAG: Final = "5 seconds"
 SCHEMA: Final = "auction bigint, bidder bigint, price bigint, ts timestamp"
@@ -242,7 +243,7 @@ def run_side(workload: Workload, side: str, work: Path) -> Run:
     spark = _session(side, QUIET | {"spark.driver.memory": workload.heap})
     spark.sparkContext.setLogLevel("ERROR")
     began = time.perf_counter()
-    writer = _writer(spark, workload, side, work).option(
+    writer = side_writer(spark, workload, side, work).option(
         "checkpointLocation", str(work / f"{side}-checkpoint")
     )
     with MemoryWatch() as watch:
@@ -264,7 +265,7 @@ def _session(side: str, config: Mapping[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _writer(spark: SparkSession, workload: Workload, side: str, work: Path) -> DataStreamWriter:
+def side_writer(spark: SparkSession, workload: Workload, side: str, work: Path) -> DataStreamWriter:
     """The query of a side, with its sink."""
     rows, flat = read(spark, work / "in"), workload.sink == "csv"
     if side == APPENDED:
@@ -300,10 +301,7 @@ def _silent_batches(output: Path) -> int:
 
 def cold(number: int, side: str, work: Path) -> Run:
     """Run one side in a new process."""
-    command = [sys.executable, "-m", "benchmarks.spark_windows", str(number), side, str(work)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{ALL[number]}, {side}: {done.stderr[-2000:]}"
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Run)
+    return in_new_process("benchmarks.spark_windows", Run, number, side, work)
 
 
 def results(workload: Workload, work: Path, side: str) -> pl.DataFrame:
@@ -358,14 +356,6 @@ class Comparison:
         """The median over the runs of a batch in the steady state."""
         return median(run.steady(self.workload.warm) for run in self.runs[side])
 
-    def first(self, side: str) -> float:
-        """The median over the runs of the first batch."""
-        return median(run.batches[0] for run in self.runs[side])
-
-    def first_results(self, side: str) -> float:
-        """The median over the runs of the time to the first results."""
-        return median(run.first for run in self.runs[side])
-
     def memory(self, side: str) -> Memory:
         """The highest peak of all runs."""
         return max((run.memory for run in self.runs[side]), key=lambda one: one.total)
@@ -402,9 +392,6 @@ def compare(number: int, runs: int = RUNS) -> Comparison:
 def run(report: Report) -> None:
     """All workloads."""
     show_windows(report, [compare(number) for number in range(len(WORKLOADS))])
-    spark = sw.session(config=QUIET)
-    spark.sparkContext.setLogLevel("ERROR")
-    _nothing(report, spark)
 
 
 def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
@@ -412,19 +399,24 @@ def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
     section = report.section(
         "On Spark: against Spark's own windows",
         f"Micro-batches of {BATCH:,} bids, {BIDS_A_SECOND:,} per second of event time, watermark lag {LAG}, "
-        "count, sum and maximum, Parquet in and out; ours with all columns of a pane. Every side is a new "
-        f"process on `sw.session()`; seconds, median of {RUNS} runs in turns. A batch is the median of those "
-        "after the first six (tumbling, 16 batches) or three (6 batches). The results are equal. Ratios are "
-        "the seconds of RocksDB divided by those of the side, in single runs: median, lowest and highest. "
-        "First panes are the seconds from the session to the commit of the first batch with results: Spark "
-        "needs a second batch for them. With `append_to` the tasks write the files, otherwise Spark's sink "
-        "does. Plain session: Spark's windows as they run without this library, with the same settings "
-        "(`sw.settings()`), but without what `sw.session()` changes in the JVM and its file system. "
-        "Panes alone: Spark reads the panes that we returned and writes them, with all columns, "
-        "without windows, state and Python; no operator is faster through its sink. Stages alone: the tasks "
-        "of a stateful operator in Python drop the rows that they get, and write the panes that `append_to` "
-        "wrote; no operator in Python that gets its rows from Spark is faster. Memory is the peak of the JVM "
-        "and of the Python workers.",
+        "count, sum and maximum, Parquet in and out. Every run is a new process; the results of all sides "
+        "are equal.\n\n"
+        f"- *Slackwater*: on `sw.session()`, with all columns of a pane, through Spark's sink.\n"
+        "- *append_to*: the same, but its tasks write the files.\n"
+        "- *Spark*: its own windows on `sw.session()`.\n"
+        "- *Spark, plain session*: the same on a session with the same settings (`sw.settings()`), but "
+        "without what `sw.session()` changes in the JVM and its file system.\n"
+        "- *panes alone*: Spark reads the panes that Slackwater returned and writes them, with all columns, "
+        "without windows, state and Python. No operator is faster through Spark's sink.\n"
+        "- *stages alone*: the tasks of a stateful operator in Python drop the rows that they get, and write "
+        "the panes that `append_to` wrote. No operator in Python that gets its rows from Spark is faster, "
+        "within the spread.\n\n"
+        f"Seconds are the median of {RUNS} runs in turns, with the lowest and the highest. A batch is the "
+        "median of those after the first six (tumbling, 16 batches) or three (6 batches). Ratios are the "
+        "seconds of RocksDB on `sw.session()` divided by those of the side in the same turn. First panes are "
+        "the seconds from the session to the commit of the first batch with results: Spark needs a second "
+        "batch for them. Memory is the highest peak of the JVM and of the Python workers, which share a part "
+        "of theirs that is counted in each.",
         (
             "workload", "keys", "query", "a batch", "times RocksDB", "first batch",
             "first batch, times RocksDB", "first panes", "memory",
@@ -436,13 +428,13 @@ def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
                 each.workload.windows.name,
                 each.workload.keys,
                 f"Spark, {side}" if side in STORES else side,
-                f"{each.steady(side):.2f}",
+                spread([run.steady(each.workload.warm) for run in each.runs[side]]),
                 spread(each.steady_ratios(side)),
                 *(
                     (
-                        f"{each.first(side):.1f}",
+                        spread([run.batches[0] for run in each.runs[side]], digits=1),
                         spread(each.ratios(side, _first_batch)),
-                        f"{each.first_results(side):.1f}",
+                        spread([run.first for run in each.runs[side]], digits=1),
                         each.memory(side),
                     )
                     if side != WRITING
@@ -455,13 +447,19 @@ def show_windows(report: Report, comparisons: Sequence[Comparison]) -> None:
         firsts = {side: median(each.ratios(side, _first_batch)) for side in (OURS, APPENDED, STAGES)}
         section.verdict(
             f"{each.workload}, aim {aim:g} times Spark on RocksDB: {reached[OURS]:.2f} through Spark's sink "
-            f"({verdicts[OURS]}), {reached[APPENDED]:.2f} with append_to ({verdicts[APPENDED]}); panes alone "
-            f"would have {reached[WRITING]:.2f}, stages alone {reached[STAGES]:.2f}"
+            f"({verdicts[OURS]}), {reached[APPENDED]:.2f} with append_to ({verdicts[APPENDED]}); upper "
+            f"bounds: {reached[WRITING]:.2f} (panes alone), {reached[STAGES]:.2f} (stages alone)"
         )
         section.verdict(
             f"first batch, aim 1: {firsts[OURS]:.2f} through Spark's sink ({_verdict(firsts[OURS], 1)}), "
             f"{firsts[APPENDED]:.2f} with append_to ({_verdict(firsts[APPENDED], 1)}); stages alone "
             f"{firsts[STAGES]:.2f}"
+        )
+        waits = {side: 1 / median(each.ratios(side, lambda run: run.first)) for side in (OURS, APPENDED)}
+        section.verdict(
+            f"first panes, aim at most {FIRST_PANES:g} times the seconds of RocksDB: {waits[OURS]:.2f} "
+            f"through Spark's sink ({_verdict(FIRST_PANES, waits[OURS])}), {waits[APPENDED]:.2f} with "
+            f"append_to ({_verdict(FIRST_PANES, waits[APPENDED])})"
         )
         plain = {
             side: (median(each.steady_ratios(side, PLAIN)), median(each.ratios(side, _first_batch, PLAIN)))
@@ -496,31 +494,6 @@ def _verdict(times: float, aim: float) -> str:
     return "met" if times >= aim else "MISSED"
 
 
-def _nothing(report: Report, spark: SparkSession) -> None:
-    section = report.section(
-        "On Spark: a batch without rows",
-        "The fixed cost of a query: median of the batches without rows, both on `sw.session()`.",
-        ("query", "seconds per batch"),
-    )
-    schema = pa.schema(
-        [
-            ("auction", pa.int64()),
-            ("bidder", pa.int64()),
-            ("price", pa.int64()),
-            ("ts", pa.timestamp("us", "UTC")),
-        ]
-    )
-    queries: dict[str, Callable[[DataFrame], DataFrame]] = {
-        OURS: lambda rows: windows(rows, TUMBLING.ours).to_df(),
-        "Spark, RocksDB": lambda rows: spark_windows(rows, TUMBLING.native()),
-    }
-    for name, build in queries.items():
-        with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
-            section.row(name, f"{empty_batch_seconds(spark, build, schema, Path(folder)):.2f}")
-    report.show(section)
-
-
 if __name__ == "__main__":
     workload_number, side_name, folder_name = sys.argv[1:]
-    one = run_side(ALL[int(workload_number)], side_name, Path(folder_name))
-    print(msgspec.json.encode(one).decode())
+    print_result(run_side(ALL[int(workload_number)], side_name, Path(folder_name)))

@@ -121,6 +121,20 @@ FEATURES: Final = (
         "`merge_into` Delta Lake, Iceberg and Parquet",
         ("test_lake_merge.py::test_a_stream_with_retractions",),
     ),
+    Feature(
+        "`append_to` Delta Lake and Parquet",
+        (
+            "test_file_append.py::test_a_stream_with_retractions",
+            "test_file_append.py::test_rows_without_duplicates_and_a_stream_that_reads_the_folder",
+        ),
+    ),
+    Feature(
+        "dates, decimals and structs in results",
+        (
+            "test_row_codec.py::test_rows_are_equal_as_plain_columns_and_as_payloads",
+            "test_row_codec.py::test_structs_are_equal_as_plain_columns_and_as_payloads",
+        ),
+    ),
     Feature("Spark Connect", ("test_connect.py::test_the_api_over_spark_connect",), since="4.1"),
     Feature(
         "`max_events` of a stream",

@@ -1,8 +1,8 @@
 """`python -m benchmarks.nexmark`: compare the queries of all engines with the truth, then time them.
 
-Each engine runs in a process of its own. For every query, the first run writes its result, which is compared
-with that of Polars; the following runs write to nothing and are timed, from building the query to the end of
-the input. The results of the last run of each query and engine are kept in results.json, of which
+Each query runs in an engine that is started for it. Its first run writes the result, which is compared with
+that of Polars; the following runs write to nothing and are timed, from building the query to the end of the
+input. The results of the last run of each query and engine are kept in results.json, of which
 docs/nexmark.md is made.
 """
 
@@ -12,7 +12,6 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -60,9 +59,9 @@ def _write(rows: pl.DataFrame, path: Path) -> None:
     rows.write_csv(path, include_header=False, datetime_format="%Y-%m-%d %H:%M:%S%.3f")
 
 
-def command(engine: str, queries: list[str], data: Path, output: Path, runs: int) -> list[str]:
-    """The command that runs queries on an engine."""
-    options = ["--queries", *queries, "--output", str(output), "--runs", str(runs)]
+def command(engine: str, query: str, data: Path, output: Path, runs: int) -> list[str]:
+    """The command that runs a query on an engine."""
+    options = ["--query", query, "--output", str(output), "--runs", str(runs)]
     if engine == "flink":
         cores = ["--cores", str(CORES)]
         return [
@@ -95,29 +94,22 @@ def record(measurement: Measurement, run: EngineRun, output: Path, events: Event
         measurement.cpu_seconds.append(round(run.cpu_seconds, 2))
 
 
-def measure(
-    engine: str, queries: list[str], settings: Settings, data: Path, runs: int
-) -> Iterator[Measurement]:
-    """Run queries on an engine, and yield the measurement of each when all of its runs have ended."""
+def measure(engine: str, query: str, settings: Settings, data: Path, runs: int) -> Measurement:
+    """Run a query on an engine that is started for it, so that its memory holds nothing of other queries."""
     load = round(os.getloadavg()[0], 1)
-    measurements = {
-        (query, engine): Measurement(query, engine, settings.events, load=load) for query in queries
-    }
+    measurement = Measurement(query, engine, settings.events, load=load, cores=CORES)
     events = Events.read(data)
     with tempfile.TemporaryDirectory(prefix="slackwater-nexmark-") as name:
         output = Path(name)
-        log = Path("build") / "nexmark" / f"{engine}.log"
-        for run in engine_runs(command(engine, queries, data, output, runs), log):
-            query = str(run.labels["query"])
-            measurement = measurements[query, engine]
+        log = Path("build") / "nexmark" / f"{engine}-{query}.log"
+        for run in engine_runs(command(engine, query, data, output, runs), log):
             record(measurement, run, output / query, events)
             what = run.error or f"{run.seconds:.1f} s, {run.cpu_seconds:.1f} s of CPU"
             if run.labels["run"] == 0 and run.error is None:
                 what += f", {measurement.rows:,} rows"
                 what += f", {measurement.missing:,} missing, {measurement.wrong:,} wrong"
             print(f"{engine} {query} run {run.labels['run']}: {what}", flush=True)
-            if run.labels["run"] == runs:
-                yield measurement
+    return measurement
 
 
 def main() -> None:
@@ -140,10 +132,8 @@ def main() -> None:
         if "flink" in arguments.engines:
             write_csv(data, CORES)
         for engine in arguments.engines:
-            chosen = [query for query in arguments.queries if query in ENGINES[engine]]
-            if not chosen:
-                continue
-            for one in measure(engine, chosen, settings, data, arguments.runs):
+            for query in (query for query in arguments.queries if query in ENGINES[engine]):
+                one = measure(engine, query, settings, data, arguments.runs)
                 wrong += one.wrong
                 if not arguments.no_page:
                     known = load_measurements(RESULTS)

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.nexmark.flink_engine`: run queries in Flink SQL, in a cluster inside this process.
+"""`python -m benchmarks.nexmark.flink_engine`: run a query in Flink SQL, in a cluster inside this process.
 
-Prints a report before and after every run. The first run of a query writes its changes as JSON files, to be
+Prints a report before and after every run. The first run writes its changes as JSON files, to be
 compared; the other runs write to nothing and are timed. Needs nothing of this project but this folder.
 """
 
@@ -66,17 +66,16 @@ def run(data: Path, query: str, cores: int, output: Path | None) -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--queries", nargs="+", required=True)
+    parser.add_argument("--query", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--runs", type=int, required=True)
     parser.add_argument("--cores", type=int, required=True)
     arguments = parser.parse_args()
-    for query in arguments.queries:
-        for number in range(arguments.runs + 1):
-            output = arguments.output / query if number == 0 else None
-            with announced_run(query=query, run=number):
-                run(arguments.data, query, arguments.cores, output)
+    for number in range(arguments.runs + 1):
+        output = arguments.output / arguments.query if number == 0 else None
+        with announced_run(run=number):
+            run(arguments.data, arguments.query, arguments.cores, output)
 
 
 if __name__ == "__main__":

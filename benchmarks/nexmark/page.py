@@ -17,6 +17,8 @@ RESULTS: Final = Path(__file__).parent / "results.json"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "nexmark.md"
 BEGIN: Final = "<!-- written by make nexmark -->"
 END: Final = "<!-- end of what make nexmark writes -->"
+_MOST_MISSING: Final = 0.1
+"""The part of a result that may be missing for its time to be compared."""
 ENGINES: Final = {"slackwater": "Slackwater", "spark": "Spark", "flink": "Flink SQL"}
 
 
@@ -87,7 +89,9 @@ def _speeds(measurements: dict[tuple[str, str], Measurement]) -> str:
         ratios = [_ratio(timed, engine) for engine in ("spark", "flink")]
         rows.append([query, " / ".join(f"{one:,}" for one in events), *cells, *ratios])
     columns = ["query", "events", *ENGINES.values(), "times Spark", "times Flink"]
-    return f"### Events per second\n\n{_table(columns, rows)}"
+    cores = " / ".join(str(one) for one in sorted({one.cores for one in measurements.values()}))
+    note = f"`make nexmark`, {cores} cores. ± is half of the distance between the fastest and the slowest."
+    return f"### Events per second\n\n{_table(columns, rows)}\n\n{note}"
 
 
 def _speed(one: Measurement | None) -> str:
@@ -96,6 +100,8 @@ def _speed(one: Measurement | None) -> str:
 
 def _ratio(timed: dict[str, Measurement], engine: str) -> str:
     if engine not in timed or "slackwater" not in timed:
+        return "–"
+    if timed[engine].missing > timed[engine].rows * _MOST_MISSING:
         return "–"
     return f"{timed['slackwater'].per_second / timed[engine].per_second:.1f}"
 

@@ -84,6 +84,7 @@ class Measurement:
     peak_mib: int = 0
     load: float = 0.0
     """The load of the machine when the engine was started."""
+    cores: int = 0
     error: str = ""
 
     @property

@@ -70,7 +70,7 @@ def q3(events: Streams) -> DataFrame:
     )
     sold = events.auction.filter("category = 10").select("id", "seller")
     pairs = sold.join(people, on=["seller"], before=FOREVER, after=FOREVER)
-    return pairs.to_df(flush=True).select("name", "city", "state", "id")
+    return pairs.to_df().select("name", "city", "state", "id")
 
 
 def _in_time(events: Streams) -> Joined:
@@ -86,7 +86,7 @@ def q4(events: Streams) -> DataFrame:
     by_auction = _in_time(events).key_by("id", "category").window(sw.global_window()).trigger(sw.always())
     best = by_auction.accumulating_and_retracting().agg(price=sw.max("price"))
     averages = best.key_by("category").agg(final=sw.mean("price"))
-    return averages.to_df(flush=True).select("category", F.floor("final").alias("final"), "pane")
+    return averages.to_df().select("category", F.floor("final").alias("final"), "pane")
 
 
 def q5(events: Streams) -> DataFrame:
@@ -131,7 +131,7 @@ def q9(events: Streams) -> DataFrame:
     )
     lots = _in_time(events).key_by("id").window(sw.global_window()).trigger(sw.always())
     winners = lots.agg(lot=sw.first(lot), bid=sw.max_by(bid, by="price"))
-    return winners.to_df(flush=True).select("id", "lot.*", "bid.*", "pane")
+    return winners.to_df().select("id", "lot.*", "bid.*", "pane")
 
 
 def q11(events: Streams) -> DataFrame:
@@ -182,13 +182,13 @@ def _counts() -> dict[str, Any]:
 
 def q15(events: Streams) -> DataFrame:
     days = events.bid.window(sw.fixed("1 day")).trigger(sw.always()).agg(**_counts())
-    return days.to_df(flush=True).withColumn("day", F.date_format("window.start", "yyyy-MM-dd"))
+    return days.to_df().withColumn("day", F.date_format("window.start", "yyyy-MM-dd"))
 
 
 def q16(events: Streams) -> DataFrame:
     days = events.bid.key_by("channel").window(sw.fixed("1 day")).trigger(sw.always())
     counts = days.agg(minute=sw.max(F.date_format("date_time", "HH:mm")), **_counts())
-    return counts.to_df(flush=True).withColumn("day", F.date_format("window.start", "yyyy-MM-dd"))
+    return counts.to_df().withColumn("day", F.date_format("window.start", "yyyy-MM-dd"))
 
 
 def q17(events: Streams) -> DataFrame:
@@ -200,7 +200,7 @@ def q17(events: Streams) -> DataFrame:
         sum_price=sw.sum("price"),
         **_ranks(sw.count, "price", "bids"),
     )
-    return found.to_df(flush=True).withColumns(
+    return found.to_df().withColumns(
         {"day": F.date_format("window.start", "yyyy-MM-dd"), "avg_price": F.floor("avg_price")}
     )
 
@@ -208,13 +208,13 @@ def q17(events: Streams) -> DataFrame:
 def q18(events: Streams) -> DataFrame:
     bid = F.struct("price", "channel", "url", "date_time", "extra")
     pairs = events.bid.key_by("bidder", "auction").window(sw.global_window()).trigger(sw.always())
-    return pairs.agg(bid=sw.last(bid)).to_df(flush=True).select("auction", "bidder", "bid.*", "pane")
+    return pairs.agg(bid=sw.last(bid)).to_df().select("auction", "bidder", "bid.*", "pane")
 
 
 def q19(events: Streams) -> DataFrame:
     bid = F.struct("price", "bidder", "channel", "url", "date_time", "extra")
     auctions = events.bid.key_by("auction").window(sw.global_window()).trigger(sw.always())
-    best = auctions.agg(bids=sw.top_n(bid, 10)).to_df(flush=True)
+    best = auctions.agg(bids=sw.top_n(bid, 10)).to_df()
     return best.select("auction", "pane", F.posexplode("bids").alias("place", "bid")).select(
         "auction", "bid.*", (F.col("place") + 1).alias("rank_number"), "pane"
     )
@@ -236,7 +236,7 @@ def q20(events: Streams) -> DataFrame:
     bids = events.bid.select(
         "auction", "bidder", "price", "channel", "url", "date_time AS bid_date_time", "extra AS bid_extra"
     )
-    return bids.join(auctions, on=["auction"], before=FOREVER, after=FOREVER).to_df(flush=True)
+    return bids.join(auctions, on=["auction"], before=FOREVER, after=FOREVER).to_df()
 
 
 def q21(events: Streams) -> DataFrame:

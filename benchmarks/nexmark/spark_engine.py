@@ -1,6 +1,6 @@
-"""`python -m benchmarks.nexmark.spark_engine`: run queries on Spark, in Slackwater or in Spark's own terms.
+"""`python -m benchmarks.nexmark.spark_engine`: run a query on Spark, in Slackwater or in Spark's own terms.
 
-Prints a report before and after every run. The first run of a query writes its result as Parquet files, to
+Prints a report before and after every run. The first run writes the result as Parquet files, to
 be compared; the other runs write to nothing and are timed.
 """
 
@@ -64,7 +64,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, required=True)
-    parser.add_argument("--queries", nargs="+", required=True)
+    parser.add_argument("--query", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--runs", type=int, required=True)
@@ -79,16 +79,16 @@ def main() -> None:
         },
     )
     spark.sparkContext.setLogLevel("ERROR")
-    for query in arguments.queries:
-        updated = arguments.engine == "spark" and query in spark_queries.UPDATED
-        for number in range(arguments.runs + 1):
-            checkpoint = Path(tempfile.mkdtemp(prefix="slackwater-nexmark-"))
-            output = arguments.output / query if number == 0 else None
-            with announced_run(query=query, run=number):
-                frame = build(spark, arguments.engine, query, arguments.data)
-                run(frame, updated=updated, checkpoint=checkpoint, output=output)
-            # Spark may still write a snapshot of the state.
-            shutil.rmtree(checkpoint, ignore_errors=True)
+    query = arguments.query
+    updated = arguments.engine == "spark" and query in spark_queries.UPDATED
+    for number in range(arguments.runs + 1):
+        checkpoint = Path(tempfile.mkdtemp(prefix="slackwater-nexmark-"))
+        output = arguments.output / query if number == 0 else None
+        with announced_run(run=number):
+            frame = build(spark, arguments.engine, query, arguments.data)
+            run(frame, updated=updated, checkpoint=checkpoint, output=output)
+        # Spark may still write a snapshot of the state.
+        shutil.rmtree(checkpoint, ignore_errors=True)
     spark.stop()
 
 

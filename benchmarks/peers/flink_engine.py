@@ -21,9 +21,13 @@ def window_function(window: Workload) -> str:
     return f"TUMBLE(TABLE bid, DESCRIPTOR(ts), {size})"
 
 
-def run(job: Job, checkpoints: Path) -> None:
+def started() -> TableEnvironment:
+    """The engine: the JVM, without a cluster, which every job starts for itself."""
+    return TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+
+
+def run(job: Job, tables: TableEnvironment, checkpoints: Path) -> None:
     """Run the job to its end, with checkpoints in a folder."""
-    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     settings = {
         "table.local-time-zone": "UTC",
         "parallelism.default": str(job.cores),
@@ -56,5 +60,7 @@ def run(job: Job, checkpoints: Path) -> None:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory(prefix="slackwater-peers-") as folder, announced_run():
-        run(parse_job(), Path(folder))
+    parsed = parse_job()
+    running = started() if parsed.started else None
+    with TemporaryDirectory(prefix="slackwater-peers-") as name, announced_run():
+        run(parsed, running or started(), Path(name))

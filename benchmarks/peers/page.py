@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.peers.workloads import WORKLOADS
+from benchmarks.report import spread
 
 RESULTS: Final = Path(__file__).parent / "results.json"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "peers.md"
@@ -43,7 +44,14 @@ class PeerResult:
     cpu_seconds: list[float] = field(default_factory=list)
     peak_mib: int = 0
     load: float = 0.0
+    """The load of the machine before the first run."""
+    cores: int = 0
     error: str = ""
+
+    @property
+    def has_speed(self) -> bool:
+        """Whether the engine has run and returned something."""
+        return bool(self.seconds) and self.missing < self.windows
 
     def with_runs(self, others: Sequence[PeerResult]) -> PeerResult:
         """This result with the times of further runs, and the worst of their results."""
@@ -92,24 +100,28 @@ def table(results: dict[tuple[str, str], PeerResult]) -> str:
         "workload", "engine", "rows", "seconds", "rows per second", "rows per CPU second",
         "windows", "missing", "wrong", "rows lost", "peak MiB", "load",
     )  # fmt: skip
-    lines = [columns, ["---", "---", *("--:" for _ in columns[2:])]]
+    rows = [columns, ["---", "---", *("--:" for _ in columns[2:])]]
     for workload in WORKLOADS:
         for engine, name in NAMES.items():
             one = results.get((workload, engine))
             if one is not None:
-                lines.append([WORKLOADS[workload].text, name, f"{one.rows:,}", *_cells(one)])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+                rows.append([WORKLOADS[workload].text, name, f"{one.rows:,}", *_cells(one)])
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    cores = " or ".join(sorted({str(one.cores) for one in results.values()}))
+    conditions = f"`make peers`, {cores} cores. Seconds are the median, the lowest and the highest run."
+    return "\n".join([*lines, "", conditions])
 
 
 def _cells(one: PeerResult) -> list[str]:
     if not one.seconds:
         return ["failed", *("–" for _ in range(8))]
-    middle, half = median(one.seconds), (max(one.seconds) - min(one.seconds)) / 2
     counts = (one.windows, one.missing, one.wrong, one.lost_rows, one.peak_mib, one.load)
-    speeds = (one.rows / middle, one.rows / median(one.cpu_seconds))
     return [
-        f"{middle:.1f} ± {half:.1f}",
-        *(f"{speed:,.0f}" for speed in speeds),
+        spread(one.seconds, digits=1),
+        *(
+            f"{one.rows / median(seconds):,.0f}" if one.has_speed else "–"
+            for seconds in (one.seconds, one.cpu_seconds)
+        ),
         *(f"{each:,}" for each in counts),
     ]
 
@@ -125,7 +137,7 @@ def draw(results: dict[tuple[str, str], PeerResult]) -> None:
         found = {
             number: results[workload, engine]
             for number, workload in enumerate(WORKLOADS)
-            if (workload, engine) in results and results[workload, engine].seconds
+            if (workload, engine) in results and results[workload, engine].has_speed
         }
         left = (place - (len(NAMES) - 1) / 2) * share
         speeds = [one.rows / median(one.seconds) for one in found.values()]

@@ -56,9 +56,9 @@ def run(job: Job, engine: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "6g",
     }
-    spark = sw.session("peers", config=quiet)
-    spark.sparkContext.setLogLevel("ERROR")
     with announced_run(), tempfile.TemporaryDirectory(prefix="slackwater-peers-") as checkpoint:
+        spark = sw.session("peers", config=quiet)
+        spark.sparkContext.setLogLevel("ERROR")
         reader = spark.readStream.schema("auction bigint, price bigint, millis bigint")
         rows = reader.option("maxFilesPerTrigger", 1).parquet(str(job.data / "parquet"))
         panes = result(engine, rows.withColumn("ts", F.timestamp_millis("millis")), job.window)

@@ -44,6 +44,8 @@ class Job:
     data: Path
     output: Path
     cores: int
+    started: bool = False
+    """Whether the time begins when the engine runs, not when it is started."""
 
     @property
     def window(self) -> Workload:
@@ -58,4 +60,5 @@ def parse_job() -> Job:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--cores", type=int, required=True)
+    parser.add_argument("--started", action="store_true")
     return Job(**vars(parser.parse_args()))

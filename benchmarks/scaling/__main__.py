@@ -82,15 +82,19 @@ EXPERIMENTS: Final = (
     replace(BASE, rows=1_000_000),
     replace(BASE, keys=100_000),
     replace(BASE, rows=1_000_000, keys=200_000),
+    replace(BASE, rows=2_000_000),
+    replace(BASE, rows=2_000_000, keys=4_000_000),
     replace(BASE, windows=20),
     replace(BASE, windows=200, keys=1_000),
+    replace(BASE, windows=200, keys=1_000, buckets=64),
     replace(BASE, buckets=16),
     replace(BASE, buckets=64),
+    replace(BASE, buckets=256),
     replace(BASE, tasks=32),
     replace(BASE, buckets=64, tasks=32),
 )
-"""Each differs from the first in one or two respects."""
-FEW: Final = (*EXPERIMENTS[:4], replace(BASE, tasks=32))
+"""Each differs from the first in one or more respects."""
+FEW: Final = (*EXPERIMENTS[:6], replace(BASE, tasks=32))
 """Those that run on another number of executors."""
 
 

@@ -43,15 +43,19 @@ def test_every_side_has_a_row_and_every_goal_a_verdict(
     show_windows(report, comparisons)
     (section,) = report.sections
     assert len(section.rows) == sum(len(workload.sides) for workload in WORKLOADS)
-    assert section.rows[1][2:5] == [APPENDED, "0.50", "10.00 (10.00–10.00)"]
-    assert section.verdicts[3].endswith(
-        "5.00 through Spark's sink (MISSED), 10.00 with append_to (met); panes alone would have 20.00, "
-        "stages alone 12.50"
-    )
-    assert section.verdicts[4] == (
-        "first batch, aim 1: 1.00 through Spark's sink (met), 1.00 with append_to (met); stages alone 1.00"
+    assert section.rows[1][2:5] == [APPENDED, "0.50 (0.50–0.50)", "10.00 (10.00–10.00)"]
+    assert section.verdicts[4].endswith(
+        "5.00 through Spark's sink (MISSED), 10.00 with append_to (met); upper bounds: 20.00 (panes alone), "
+        "12.50 (stages alone)"
     )
     assert section.verdicts[5] == (
+        "first batch, aim 1: 1.00 through Spark's sink (met), 1.00 with append_to (met); stages alone 1.00"
+    )
+    assert section.verdicts[6] == (
+        "first panes, aim at most 1.5 times the seconds of RocksDB: 1.00 through Spark's sink (met), 1.00 "
+        "with append_to (met)"
+    )
+    assert section.verdicts[7] == (
         "against Spark on RocksDB in a plain session: 6.00 through Spark's sink, first batch 1.00; "
         "12.00 with append_to, first batch 1.00"
     )

@@ -111,7 +111,7 @@ class PaneDataflow(Dataflow):
 
     @property
     def codec(self) -> RowCodec | None:
-        """The codec for the panes; None if a key or a value is nested."""
+        """The codec for the panes; None if they have to be sent as payloads."""
         lengths = {window.size if isinstance(window, Fixed | Sliding) else None for window in self.windows}
         length = lengths.pop() if len(lengths) == 1 else None
         return pane_codec(self.schema, fires_once=self.spec.fires_once, window_length=length)

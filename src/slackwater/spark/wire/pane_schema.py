@@ -179,7 +179,7 @@ def pane_schema(keys: Sequence[StructField], values: Mapping[str, DataType]) -> 
 
 
 def pane_codec(schema: StructType, *, fires_once: bool, window_length: int | None) -> RowCodec | None:
-    """The codec for panes; None if a key or a value is nested.
+    """The codec for panes; None if they have to be sent as payloads, as lists and maps have.
 
     ``fires_once`` says that a window has at most one pane, and ``window_length`` is the length in
     microseconds that all windows have, or None.
