@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,6 +140,23 @@ def test_a_batch_that_is_repeated_is_skipped(
     run(totals(df).append_to(address, flush=True), tmp_path)
     assert committed_files(append_table(address)) == before
     assert "is already in parquet:" in caplog.text
+
+
+def test_a_checkpoint_that_was_restored_from_a_backup_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    address = f"parquet:{tmp_path}/out"
+    df = shop(spark, tmp_path, Batch([("a", 5, 1)], 0, None))
+    run(totals(df).append_to(address, create=True), tmp_path)
+    backup = tmp_path / "backup"
+    shutil.copytree(tmp_path / "checkpoint", backup)
+    write(tmp_path / "in", 1, Batch([("a", 15, 2)], 0, None))
+    run(totals(df).append_to(address), tmp_path)
+    before = append_table(address).ledger()
+    shutil.rmtree(tmp_path / "checkpoint")
+    backup.rename(tmp_path / "checkpoint")
+    write(tmp_path / "in", 1, Batch([("a", 13, 4)], 0, None))  # moves the watermark less far
+    with pytest.raises(Exception, match="StaleBatch"):
+        run(totals(df).append_to(address), tmp_path)
+    assert append_table(address).ledger() == before
 
 
 def test_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sql
 
+from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import Committer
 from slackwater.sql.database import database_url, temporary_engine
-from slackwater.sql.pane_merge import merge_panes, stage_panes
+from slackwater.sql.pane_merge import UNKNOWN, merge_panes, stage_panes
 from slackwater.sql.pane_table import PaneColumn, PaneTable
 
 SECOND = 1_000_000
@@ -51,10 +52,11 @@ def fold(
     *batches: pa.RecordBatch,
     identity: str = "query",
     committer: Committer | None = None,
+    stated: Completeness = UNKNOWN,
 ) -> bool:
     with temporary_engine(target.url) as engine, engine.begin() as connection:
         staged = stage_panes(connection, target, batches, identity)
-        return merge_panes(connection, target, [staged], identity, number, committer).fresh
+        return merge_panes(connection, target, [staged], identity, number, committer, stated).fresh
 
 
 def rows(target: PaneTable, statement: str = "SELECT name, total FROM totals") -> list[Row]:

@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sql
 
 from slackwater.errors import InvalidArgument
+from slackwater.progress.completeness import Completeness
 from slackwater.sql.database import database_url, temporary_engine
 from slackwater.sql.pane_merge import discard_staged, merge_panes, stage_panes
 from slackwater.sql.pane_table import PaneColumn, PaneTable
@@ -217,6 +218,16 @@ def test_a_batch_older_than_the_last_is_refused_loudly(url: str) -> None:
     fold(target, 5, batch(("a", 0, 5, 0, False)))
     with pytest.raises(StaleBatch, match="batch 4 of query is older than batch 5"):
         fold(target, 4, batch(("a", 0, 4, 0, False)))
+    assert rows(target) == [("a", 5)]
+
+
+def test_a_batch_with_the_number_of_another_is_refused(url: str) -> None:
+    target = made(url)
+    assert fold(target, 5, batch(("a", 0, 5, 0, False)), stated=Completeness(20, 15))
+    with pytest.raises(StaleBatch, match="batch 5 of query has other results than the batch 5 that is"):
+        fold(target, 5, batch(("a", 0, 4, 0, False)), stated=Completeness(30, 25))
+    for same in (Completeness(20, 10), Completeness()):
+        assert not fold(target, 5, batch(("a", 0, 4, 0, False)), stated=same)
     assert rows(target) == [("a", 5)]
 
 

@@ -88,6 +88,25 @@ def test_a_table_goes_on_after_a_restart(address: str) -> None:
     assert found(table) == [("a", 1), ("b", 2)]
 
 
+def test_a_batch_with_the_number_of_another_is_refused(address: str) -> None:
+    table, schema = created(address)
+    stated = Completeness.of(20, 5)
+    done = BatchCommit("panes", 0, Committer("5f1c", "a"), stated, clock=7)
+    assert table.append([file(table, schema, "a", 1)], done)
+    for other in (
+        BatchCommit("panes", 0, Committer("5f1c", "b"), Completeness.of(30, 5), clock=7),
+        BatchCommit("panes", 0, Committer("5f1c", "b"), stated, clock=8),
+    ):
+        with pytest.raises(StaleBatch, match="batch 0 of panes has other results than the batch 0 that is"):
+            table.append([file(table, schema, "b", 2)], other)
+    for same in (
+        BatchCommit("panes", 0, Committer("5f1c", "b"), Completeness.of(20, 9), clock=7),
+        BatchCommit("panes", 0, Committer("5f1c", "b"), Completeness()),
+    ):
+        assert not table.append([], same)
+    assert found(table) == [("a", 1)]
+
+
 def test_two_queries_append_to_one_table(address: str) -> None:
     table, schema = created(address)
 

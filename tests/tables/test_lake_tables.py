@@ -121,6 +121,14 @@ def test_an_identity_has_one_owner(table: LakeTable) -> None:
         table.merge(COLUMNS, changes(), batch(5))
 
 
+def test_a_batch_with_the_number_of_another_is_refused(table: LakeTable) -> None:
+    table.merge(COLUMNS, changes(("a", 0, 1, 0.5, [1], False)), batch(4))
+    other = replace(batch(4, run="2"), completeness=Completeness(50, 45))
+    with pytest.raises(StaleBatch, match=r"batch 4 of totals has other results than the batch 4 that is"):
+        table.merge(COLUMNS, changes(("a", 0, 9, 0.5, [1], False)), other)
+    assert contents(table) == [("a", 0, 1, 0.5, [1])]
+
+
 def test_a_replaced_run_is_refused(table: LakeTable) -> None:
     table.merge(COLUMNS, changes(), batch(0, run="1"))
     table.merge(COLUMNS, changes(), batch(1, run="2"))

@@ -50,6 +50,17 @@ class Completeness:
         known = list(several)
         return cls(lowest([one.complete_until for one in known]), lowest([one.final_until for one in known]))
 
+    def contradicts(self, other: Completeness) -> bool:
+        """Whether this and another statement are about different results: both times are known and differ.
+
+        ``final_until`` is not compared: it depends on the allowed lateness, which may be changed.
+
+        >>> Completeness(20).contradicts(Completeness(30)), Completeness(20).contradicts(Completeness())
+        (True, False)
+        """
+        known = self.complete_until is not None and other.complete_until is not None
+        return known and self.complete_until != other.complete_until
+
     @property
     def is_known(self) -> bool:
         """Whether anything is stated."""

@@ -154,7 +154,8 @@ def merge_panes(
 
     Raises:
         IdentityInUse: the identity belongs to another query, or to a newer run of this one.
-        StaleBatch: a later batch of the query was applied before.
+        StaleBatch: a later batch of the query was applied before, or one with the same number and another
+            completeness.
         RowsRejected: the database rejected rows, more than dead letters are made of.
         StagedRowsLost: the database lost staged rows.
 
@@ -183,6 +184,8 @@ def merge_panes(
     applied = None if entry is None or (admitted and admitted.numbered_anew) else entry.batch
     if batch is not None and applied is not None and batch < applied:
         raise StaleBatch(target.name, identity, batch, applied)
+    if entry is not None and batch == applied and completeness.contradicts(entry.completeness):
+        raise StaleBatch(target.name, identity, entry.batch, entry.batch)
     fresh = applied is None or batch != applied
     rejected = _merge_staged(connection, target, staged, identity, batch) if fresh else 0
     if batch is not None:
@@ -347,18 +350,20 @@ def _new_value(target: PaneTable, column: PaneColumn, new: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _LedgerEntry:
-    """What the ledger records for an identity: the last applied batch, its owner and the dead letters."""
+    """What the ledger records for an identity: the last batch, its owner and statement, the dead letters."""
 
     batch: int
     owner: CommitOwner
     rejected: int
+    completeness: Completeness
 
 
 def _ledger_entry(connection: Connection, target: PaneTable, identity: str) -> _LedgerEntry | None:
     row = connection.execute(sql.select(target.ledger).where(_is_entry(target, identity))).one_or_none()
     if row is None:
         return None
-    return _LedgerEntry(row.batch, CommitOwner.of(row.query, row.runs), row.rejected or 0)
+    stated = Completeness(row.complete_until, row.final_until)
+    return _LedgerEntry(row.batch, CommitOwner.of(row.query, row.runs), row.rejected or 0, stated)
 
 
 def _claim(

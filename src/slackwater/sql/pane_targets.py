@@ -15,15 +15,23 @@ class TableDoesNotFit(InvalidArgument):
 
 
 class StaleBatch(SlackwaterError):
-    """A batch older than the last applied one: the checkpoint does not match the table."""
+    """The checkpoint does not match the table.
+
+    The batch is older than the last applied one, or has its number and other results.
+    """
 
     def __init__(self, table: str, identity: str, batch: int, applied: int) -> None:
         self.table = table
         self.identity = identity
         self.batch = batch
         self.applied = applied
+        fix = "stop the other run, or start with a new checkpoint and an empty table"
+        if batch < applied:
+            problem = f"is older than batch {applied}, which is already in table {table}"
+        else:
+            problem = f"has other results than the batch {applied} that is already in table {table}"
+            fix += ". If the query was changed before this batch was complete, complete it without the change"
         super().__init__(
-            f"batch {batch} of {identity} is older than batch {applied}, which is already in table {table}: "
-            f"another run of this query is ahead, or its checkpoint was restored from a backup; stop the "
-            f"other run, or start with a new checkpoint and an empty table"
+            f"batch {batch} of {identity} {problem}: another run of this query is ahead, or its checkpoint "
+            f"was restored from a backup; {fix}"
         )

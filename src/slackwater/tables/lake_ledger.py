@@ -29,6 +29,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     runs: tuple[str, ...] = ()
     complete_until: int | None = None
     final_until: int | None = None
+    clock: int | None = None
+    """The processing time of the batch; None if it is unknown."""
 
     @property
     def completeness(self) -> Completeness:
@@ -60,13 +62,16 @@ class BatchCommit:
     number: int
     committer: Committer
     completeness: Completeness
+    clock: int | None = None
+    """The processing time of the batch, which is the same if the batch is repeated; None if it is unknown."""
 
     def entry(self, table: str, known: Mapping[str, LedgerEntry]) -> LedgerEntry | None:
         """The entry to record with the batch; None if the batch was applied before.
 
         Raises:
             IdentityInUse: The identity belongs to another query, or to a newer run of this one.
-            StaleBatch: A later batch of the query was applied before.
+            StaleBatch: A later batch of the query was applied before, or one with the same number and other
+                results.
         """
         before = known.get(self.identity)
         admitted = claim(
@@ -76,11 +81,28 @@ class BatchCommit:
             another="pass another identity=",
         )
         if before is not None and not admitted.numbered_anew:
-            if self.number < before.batch:
+            if self.number < before.batch or (self.number == before.batch and self._contradicts(before)):
                 raise StaleBatch(table, self.identity, self.number, before.batch)
             if self.number == before.batch:
                 return None
         stated = self.completeness
         return LedgerEntry(
-            self.number, admitted.owner.query, admitted.owner.runs, stated.complete_until, stated.final_until
+            self.number,
+            admitted.owner.query,
+            admitted.owner.runs,
+            stated.complete_until,
+            stated.final_until,
+            self.clock,
         )
+
+    def _contradicts(self, before: LedgerEntry) -> bool:
+        """Whether an entry with this number is of another batch, as after a restore of the checkpoint.
+
+        A batch that is repeated after a failure has the offsets of the first attempt, the clock among them.
+        The number of rows is not compared: which rows are late may depend on their order within the batch.
+        """
+        if before.query is None:
+            return False  # only the number is known
+        if None not in (self.clock, before.clock) and self.clock != before.clock:
+            return True
+        return self.completeness.contradicts(before.completeness)

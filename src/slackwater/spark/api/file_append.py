@@ -24,7 +24,7 @@ from slackwater.spark.api.dataflow import Dataflow
 from slackwater.spark.api.pane_sink import SinkIdentity, register_sink
 from slackwater.spark.internals import pins_threads
 from slackwater.spark.runtime.file_output import FileOutput
-from slackwater.spark.runtime.sink_progress import BucketProgress
+from slackwater.spark.runtime.sink_progress import BucketProgress, batch_clock
 from slackwater.spark.versions import DataSourceStreamArrowWriter, output_arrow_schema
 from slackwater.spark.wire.payload_reader import PayloadReader
 from slackwater.sql.commit_owner import Committer
@@ -97,9 +97,10 @@ class FileCommits:
             return
         committer = Committer(buckets[0]["query"], buckets[0]["run"], self.commits.takeover_from)
         identity, claim = self.commits.of(committer), self.commits.claim
-        progress = (msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in buckets)
+        progress = [msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in buckets]
         stated = Completeness() if claim is None else claim.stated(progress)
-        if not self.target.append(_files(buckets), BatchCommit(identity, number, committer, stated)):
+        batch = BatchCommit(identity, number, committer, stated, batch_clock(progress))
+        if not self.target.append(_files(buckets), batch):
             # Objects and files of a Delta table stay: they are committed if the answer to a request was lost.
             _log.warning("batch %s of %s is already in %s; skipped", number, identity, self.target.name)
 

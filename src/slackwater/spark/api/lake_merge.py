@@ -22,6 +22,7 @@ from slackwater.spark.api.upsert import Folding, Mode, PaneColumns, pane_columns
 from slackwater.spark.runtime.sink_progress import (
     BucketProgress,
     CompletenessClaim,
+    batch_clock,
     stated_completeness,
     without_reports,
 )
@@ -144,7 +145,9 @@ class LakeWriter(DataSourceStreamArrowWriter):
             return
         merge, committer = self._merge, written[0].committer
         identity = merge.commits.of(committer)
-        batch = BatchCommit(identity, batchId, committer, stated_completeness(merge.commits.claim, written))
+        stated = stated_completeness(merge.commits.claim, written)
+        clock = batch_clock(one for message in written for one in message.progress)
+        batch = BatchCommit(identity, batchId, committer, stated, clock)
         changes = changes_of(merge.columns, [message.payload for message in written])
         if not merge.target.merge(merge.columns, changes, batch):
             _log.warning(

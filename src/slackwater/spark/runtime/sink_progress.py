@@ -29,6 +29,8 @@ class BucketProgress(msgspec.Struct, frozen=True):
     bucket: int
     forwarded: dict[str, int] = {}
     """The watermarks of the rows that the bucket has emitted, by watermark key."""
+    now: int | None = None
+    """The processing time of the batch; None in reports of an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,17 @@ def stated_completeness(claim: CompletenessClaim | None, messages: Iterable[Repo
     return claim.stated(one for message in messages for one in message.progress)
 
 
+def batch_clock(reports: Iterable[BucketProgress]) -> int | None:
+    """The processing time of a batch; None if no bucket has reported it.
+
+    It is a part of the offsets that Spark logs, so a repeated batch has the time of the first attempt.
+
+    >>> batch_clock([BucketProgress(0, now=5), BucketProgress(2, now=7)])
+    7
+    """
+    return max((one.now for one in reports if one.now is not None), default=None)
+
+
 def without_reports(
     batches: Iterable[pa.RecordBatch], found: list[BucketProgress]
 ) -> Iterator[pa.RecordBatch]:
@@ -82,7 +95,7 @@ def without_reports(
     >>> batch = pa.record_batch({"n": [1, None], REPORT: [None, report]})
     >>> found = []
     >>> [rows.to_pydict() for rows in without_reports([batch], found)], found
-    ([{'n': [1]}], [BucketProgress(bucket=2, forwarded={'default': 5})])
+    ([{'n': [1]}], [BucketProgress(bucket=2, forwarded={'default': 5}, now=None)])
     """
     for batch in batches:
         if REPORT not in batch.schema.names:
