@@ -114,7 +114,7 @@ def test_a_restarted_query_goes_on_and_removes_unfinished_files(spark: SparkSess
     df = shop(spark, tmp_path, Batch([("a", 5, 1)], 0, None), Batch([("a", 15, 2)], 0, None))
     query = run(totals(df).append_to(address, create=True), tmp_path)
     lost = tmp_path / "out" / f"part-{query.runId}-00000-killed.parquet"
-    half = tmp_path / "out" / f"_part-{query.runId}-00001-killed.parquet"
+    half = tmp_path / "out" / f"_part-{query.runId}-00001-killed.parquet.staged"
     for path in (lost, half):
         path.touch()
     write(tmp_path / "in", 2, Batch([("a", 25, 4)], 0, None))

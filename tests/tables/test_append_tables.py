@@ -248,6 +248,19 @@ def logs(table: AppendedFolder) -> list[str]:
     return sorted(names, key=lambda name: int(name.split(".")[0]))
 
 
+def parts(table: AppendedFolder) -> list[str]:
+    """The names of all files of rows, committed or not."""
+    return sorted(path.name for path in Path(table.location).glob("*part-*"))
+
+
+def staged(table: AppendedFolder, schema: pa.Schema, name: str) -> AppendedFile:
+    """A file that a task has written and that is not committed."""
+    written = file(table, schema, name, 1)
+    path = Path(table.location) / written.key
+    path.rename(path.with_name(table.staged(written.key)))
+    return written
+
+
 def test_every_tenth_entry_of_the_log_lists_all_files(folder: tuple[AppendedFolder, pa.Schema]) -> None:
     table, schema = folder
     for number in range(31):
@@ -267,11 +280,10 @@ def test_files_of_runs_that_cannot_commit_any_more_are_deleted(
     table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
     file(table, schema, "a-lost", 2)
     file(table, schema, "x-unknown", 3)  # of a run that may still commit
-    (Path(table.location) / "_part-a-half.parquet").touch()
-    (Path(table.location) / "_part-b-current.parquet").touch()
+    (Path(table.location) / table.staged("part-a-half.parquet")).touch()
+    (Path(table.location) / table.staged("part-b-current.parquet")).touch()
     table.append([], batch(1, run="b"))
-    names = {path.name for path in Path(table.location).glob("*.parquet")}
-    assert names == {"part-a-0.parquet", "part-x-unknown.parquet", "_part-b-current.parquet"}
+    assert parts(table) == ["_part-b-current.parquet.staged", "part-a-0.parquet", "part-x-unknown.parquet"]
     assert not table.append([file(table, schema, "c-0", 7)], batch(1, run="c"))  # does not claim the table
     table.append([file(table, schema, "b-2", 4)], batch(2, run="b"))
     table.append([], batch(3, run="c"))
@@ -297,11 +309,10 @@ def test_files_that_cannot_be_deleted_do_not_fail_the_commit(
 
 def test_staged_files_get_their_names_with_the_commit(folder: tuple[AppendedFolder, pa.Schema]) -> None:
     table, schema = folder
-    staged = file(table, schema, "a", 1)
-    path = Path(table.location) / staged.key
-    path.rename(path.with_name(table.staged(staged.key)))
-    assert path.with_name(table.staged(staged.key)).name.startswith("_")
-    table.append([staged], batch(0))
+    written = staged(table, schema, "a")
+    assert table.staged(written.key).startswith("_")
+    assert list(Path(table.location).glob("*.parquet")) == [], "readers of a pattern find it"
+    table.append([written], batch(0))
     assert found(table) == [("a", 1)]
 
 
@@ -309,20 +320,13 @@ def test_staged_files_of_refused_and_repeated_batches_are_deleted(
     folder: tuple[AppendedFolder, pa.Schema],
 ) -> None:
     table, schema = folder
-
-    def staged(name: str) -> AppendedFile:
-        written = file(table, schema, name, 1)
-        path = Path(table.location) / written.key
-        path.rename(path.with_name(table.staged(written.key)))
-        return written
-
-    assert table.append([staged("a")], batch(1))
-    assert not table.append([staged("repeated")], batch(1))
+    assert table.append([staged(table, schema, "a")], batch(1))
+    assert not table.append([staged(table, schema, "repeated")], batch(1))
     with pytest.raises(IdentityInUse):
-        table.append([staged("refused")], batch(2, query="9d20", run="x"))
+        table.append([staged(table, schema, "refused")], batch(2, query="9d20", run="x"))
     with pytest.raises(StaleBatch):
-        table.append([staged("stale")], batch(0))
-    assert [path.name for path in Path(table.location).glob("*.parquet")] == ["part-a.parquet"]
+        table.append([staged(table, schema, "stale")], batch(0))
+    assert parts(table) == ["part-a.parquet"]
 
 
 def test_files_of_a_commit_that_loses_a_race_are_deleted(
@@ -340,7 +344,7 @@ def test_files_of_a_commit_that_loses_a_race_are_deleted(
     monkeypatch.setattr(FolderObjects, "replace", late)
     with pytest.raises(IdentityInUse):
         table.append([mine], batch(0))
-    assert [path.name for path in Path(table.location).glob("*.parquet")] == ["part-other.parquet"]
+    assert parts(table) == ["part-other.parquet"]
     assert found(table) == [("other", 2)]
 
 

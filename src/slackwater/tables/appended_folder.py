@@ -61,7 +61,9 @@ _KEPT: Final = 2 * _COMPLETE_EVERY
 may still read the last interval."""
 _log = logging.getLogger(__name__)
 _STAGED: Final = "_"
-"""Readers of folders skip files whose names begin with this."""
+"""Spark skips files whose names begin with this."""
+_STAGED_END: Final = ".staged"
+"""Patterns such as ``*.parquet`` do not match names that end with this."""
 _MILLISECOND: Final = 1000
 
 
@@ -109,7 +111,7 @@ class AppendedFolder(AppendTable):
 
     def staged(self, key: str) -> str:
         """A name that readers of folders skip; objects cannot be renamed, and have their names at once."""
-        return key if local_folder(self.store) is None else _STAGED + key
+        return key if local_folder(self.store) is None else f"{_STAGED}{key}{_STAGED_END}"
 
     def prepare(self, schema: pa.Schema, *, create: bool) -> pa.Schema:
         """Check the columns, or write the first entry of the log."""

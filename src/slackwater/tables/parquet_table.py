@@ -96,7 +96,7 @@ class ParquetTable(LakeTable):
         return file_lock(Path(self.folder) / _LOCK)
 
     def _replace(self, rows: pa.Table, entries: _Entries) -> None:
-        fresh = self._data.with_name(f"_{DATA}")
+        fresh = self._data.with_name(f"_{DATA}.staged")  # readers of *.parquet skip it
         pq.write_table(rows.replace_schema_metadata({_LEDGER: msgspec.json.encode(entries)}), fresh)
         _rename(fresh, self._data)
 
