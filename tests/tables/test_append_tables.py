@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from slackwater._durable_files import fsync_path
 from slackwater.errors import CorruptState, InvalidArgument
 from slackwater.progress.completeness import Completeness
 from slackwater.sql.commit_owner import Committer, IdentityInUse
@@ -314,6 +315,23 @@ def test_staged_files_get_their_names_with_the_commit(folder: tuple[AppendedFold
     assert list(Path(table.location).glob("*.parquet")) == [], "readers of a pattern find it"
     table.append([written], batch(0))
     assert found(table) == [("a", 1)]
+
+
+def test_the_folder_is_flushed_once_for_all_files_of_a_batch(
+    folder: tuple[AppendedFolder, pa.Schema], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, schema = folder
+    files = [staged(table, schema, name) for name in "abcdefgh"]
+    flushed: list[Path] = []
+
+    def counted(path: Path) -> None:
+        flushed.append(path)
+        fsync_path(path)
+
+    monkeypatch.setattr("slackwater.tables.object_store.fsync_path", counted)
+    assert table.append(files, batch(0))
+    assert flushed.count(Path(table.location)) == 1
+    assert len(found(table)) == len(files)
 
 
 def test_staged_files_of_refused_and_repeated_batches_are_deleted(

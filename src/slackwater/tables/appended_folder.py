@@ -36,6 +36,7 @@ from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.lake_table import CommitConflict, LostRace, until_committed
 from slackwater.tables.object_store import (
     LOCK,
+    FolderObjects,
     ObjectStore,
     ObjectStoreFailed,
     is_object_store,
@@ -192,8 +193,7 @@ class AppendedFolder(AppendTable):
         fresh = msgspec.structs.replace(note, ledger={**note.ledger, batch.identity: entry})
         listed = self._listed(known) if complete else []
         try:
-            for file in files:
-                self.store.rename(self.staged(file.key), file.key)
+            self._publish(files)
             lines = self._lines(files)
         except FileNotFoundError as error:
             batch.entry(self.name, self.ledger())  # raises if a newer run has deleted the files of this one
@@ -214,6 +214,11 @@ class AppendedFolder(AppendTable):
             old = {one: all_ for one, all_ in known.items() if one <= version - _KEPT}
             self._delete(log_key(one, complete=all_) for one, all_ in old.items())
         return True
+
+    def _publish(self, files: Sequence[AppendedFile]) -> None:
+        """Give staged files their names; objects have them already."""
+        if isinstance(self.store, FolderObjects):
+            self.store.rename({self.staged(file.key): file.key for file in files})
 
     def _discard_files(self, runs: Sequence[str]) -> None:
         """Delete the files that no commit contains, of runs that cannot commit any more."""

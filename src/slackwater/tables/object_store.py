@@ -12,7 +12,7 @@ import re
 import shutil
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
@@ -80,10 +80,6 @@ class ObjectStore(ABC):
     @abstractmethod
     def upload(self, file: BinaryIO, key: str) -> None:
         """Write an object from an open file, from its beginning."""
-
-    @abstractmethod
-    def rename(self, old: str, new: str) -> None:
-        """Give an object another key, unless it has this key already."""
 
     @abstractmethod
     def replace(self, key: str, content: bytes, tag: str | None) -> bool:
@@ -223,12 +219,20 @@ class FolderObjects(ObjectStore):
         file.seek(0)
         self.write(key, file.read())
 
-    def rename(self, old: str, new: str) -> None:
-        """Rename the file."""
-        if old == new or (self.folder / new).exists():
-            return
-        (self.folder / old).rename(self.folder / new)
-        fsync_path(self.folder)
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give files of the folder other names, except those that have them already.
+
+        Args:
+            names: The new names by the old ones.
+
+        Raises:
+            FileNotFoundError: A file has neither name.
+        """
+        for old, new in names.items():
+            if not (self.folder / new).exists():
+                (self.folder / old).rename(self.folder / new)
+        if names:
+            fsync_path(self.folder)  # once, which takes milliseconds
 
     def replace(self, key: str, content: bytes, tag: str | None) -> bool:
         """Compare and write under a lock."""
@@ -293,16 +297,6 @@ class RemoteObjects(ObjectStore):
         """Upload the file, in several parts if it is large."""
         file.seek(0)
         self._ask(lambda store: _library().put(store, key, file))
-
-    def rename(self, old: str, new: str) -> None:
-        """Copy the object, and delete the old one."""
-        if old == new:
-            return
-
-        def request(store: Any) -> None:
-            _library().rename(store, old, new)
-
-        self._ask(request)
 
     def replace(self, key: str, content: bytes, tag: str | None) -> bool:
         """Write with ``If-Match``, or ``If-None-Match``."""
