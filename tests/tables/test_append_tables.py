@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -345,6 +346,37 @@ def test_staged_files_of_refused_and_repeated_batches_are_deleted(
     with pytest.raises(StaleBatch):
         table.append([staged(table, schema, "stale")], batch(0))
     assert parts(table) == ["part-a.parquet"]
+
+
+def test_files_of_a_commit_that_fails_are_deleted(folder: tuple[AppendedFolder, pa.Schema]) -> None:
+    table, schema = folder
+    assert table.append([staged(table, schema, "a")], batch(0))
+    with pytest.raises(InvalidArgument, match="on the machine of the driver"):
+        table.append([staged(table, schema, "here"), AppendedFile("part-missing.parquet", 1)], batch(1))
+    assert parts(table) == ["part-a.parquet"]
+    obstacle = Path(table.location) / "_spark_metadata" / "2"
+    obstacle.mkdir()  # the entry of the log cannot be written
+    with pytest.raises(IsADirectoryError):
+        table.append([staged(table, schema, "b")], batch(1))
+    assert parts(table) == ["part-a.parquet"]
+    obstacle.rmdir()
+    assert table.append([staged(table, schema, "c")], batch(1))
+    assert parts(table) == ["part-a.parquet", "part-c.parquet"]
+
+
+def test_a_log_that_was_deleted_or_is_incomplete_is_named(
+    folder: tuple[AppendedFolder, pa.Schema], caplog: pytest.LogCaptureFixture
+) -> None:
+    table, schema = folder
+    for number in range(3):
+        table.append([file(table, schema, f"a-{number}", number)], batch(number, run="a"))
+    log = Path(table.location) / "_spark_metadata"
+    (log / "1").unlink()
+    assert table.append([], batch(3, run="b")), "files of run a are not deleted, which needs the whole log"
+    assert "version 1 of parquet:" in caplog.text
+    shutil.rmtree(log)
+    with pytest.raises(TableDoesNotFit, match="was deleted; start the query again"):
+        table.append([staged(table, schema, "d")], batch(4, run="b"))
 
 
 def test_files_of_a_commit_that_loses_a_race_are_deleted(

@@ -22,8 +22,7 @@ import pyarrow as pa
 from slackwater import time
 from slackwater._arrow_types import nullable_schema
 from slackwater.errors import CorruptState
-from slackwater.sql.commit_owner import IdentityInUse
-from slackwater.sql.pane_targets import StaleBatch, TableDoesNotFit
+from slackwater.sql.pane_targets import TableDoesNotFit
 from slackwater.tables.append_table import (
     NO_FILES,
     AppendedFile,
@@ -163,7 +162,7 @@ class AppendedFolder(AppendTable):
         """Write the next entry of the log."""
         try:
             added = until_committed(self.name, lambda: self._attempt(files, batch))
-        except (IdentityInUse, StaleBatch, CommitConflict):
+        except Exception:  # a full disk or a missing file, for example
             self._discard(files)
             raise
         if not added:
@@ -173,7 +172,8 @@ class AppendedFolder(AppendTable):
     def _discard(self, files: Sequence[AppendedFile]) -> None:
         """Delete files that were not committed, of a local folder.
 
-        They have their final names if this commit lost a race. An earlier attempt may have committed them.
+        They have their final names if this commit lost a race or failed. An earlier attempt may have
+        committed them.
         """
         staged = {file.key: self.staged(file.key) for file in files}
         renamed = {key: found for key, found in staged.items() if found != key}
@@ -229,7 +229,10 @@ class AppendedFolder(AppendTable):
     def _delete_unlisted(self, keys: Sequence[str]) -> None:
         """Delete those of some files that the log does not list."""
         if keys:
-            lines = self._listed(log_versions(self.store.keys(FOLDER)))
+            known = log_versions(self.store.keys(FOLDER))
+            if not known:
+                raise LostRace("the log was deleted")
+            lines = self._listed(known)
             listed = {unquote(json.loads(line)["path"]).rpartition("/")[2] for line in lines}
             self.store.delete(key for key in keys if key not in listed)
 
@@ -242,7 +245,7 @@ class AppendedFolder(AppendTable):
         """Deleting what is not needed any more must not fail a batch that is committed."""
         try:
             yield
-        except (OSError, ObjectStoreFailed, LostRace) as error:
+        except (OSError, ObjectStoreFailed, LostRace, CorruptState) as error:
             _log.warning("files that %s does not need any more cannot be deleted: %s", self.name, error)
 
     def _newest(self) -> _Log | None:

@@ -13,6 +13,7 @@ import shutil
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
@@ -206,12 +207,17 @@ class FolderObjects(ObjectStore):
         path = self.folder / key
         _make_folder(path.parent)
         fresh = path.with_name(f"_{path.name}-{uuid.uuid4().hex}")
-        if isinstance(content, bytes):
-            fresh.write_bytes(content)
-        else:
-            shutil.copyfile(content, fresh)
-        fsync_path(fresh)
-        fresh.replace(path)
+        try:
+            if isinstance(content, bytes):
+                fresh.write_bytes(content)
+            else:
+                shutil.copyfile(content, fresh)
+            fsync_path(fresh)
+            fresh.replace(path)
+        except OSError:  # a full disk, for example
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise
         fsync_path(path.parent)
 
     def upload(self, file: BinaryIO, key: str) -> None:
