@@ -50,6 +50,18 @@ def test_a_restart_goes_on_and_the_run_that_it_replaced_is_refused(url: str) -> 
     assert rows(target) == [("a", 2)]
 
 
+def test_a_query_whose_identity_is_changed_goes_on(url: str) -> None:
+    target = made(url, fold={"total": "sum"})
+    assert fold(target, 3, batch(("a", 0, 5, 0, False)), identity="query q", committer=Committer("q", "one"))
+    assert fold(target, 9, batch(("b", 0, 7, 0, False)), identity="other", committer=Committer("r"))
+    two = Committer("q", "two")
+    assert not fold(target, 3, batch(("a", 0, 5, 0, False)), identity="totals", committer=two)
+    assert fold(target, 4, batch(("a", 0, 1, 0, False)), identity="totals", committer=two)
+    assert rows(target) == [("a", 6), ("b", 7)]
+    recorded = rows(target, "SELECT identity, batch FROM slackwater_upserts")
+    assert recorded == [("other", 9), ("totals", 4)]
+
+
 def test_a_batch_job_and_a_query_do_not_share_an_identity(url: str) -> None:
     target = made(url)
     fold(target, 0, batch(("a", 0, 5, 0, False)), committer=Committer("q"))

@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -107,6 +108,21 @@ def test_a_batch_with_the_number_of_another_is_refused(address: str) -> None:
     ):
         assert not table.append([], same)
     assert found(table) == [("a", 1)]
+
+
+def test_a_query_whose_identity_is_changed_goes_on(address: str) -> None:
+    table, schema = created(address)
+    assert table.append([file(table, schema, "a", 1)], batch(3, 20, identity="query 5f1c"))
+    assert table.append([file(table, schema, "x", 9)], batch(8, 40, identity="other", query="9d20"))
+    assert not table.append([file(table, schema, "b", 1)], batch(3, 20, run="b", identity="panes"))
+    assert table.append([file(table, schema, "c", 2)], batch(4, 30, run="b", identity="panes"))
+    assert found(table) == [("a", 1), ("x", 9), ("c", 2)]
+    assert {name: entry.batch for name, entry in table.ledger().items()} == {"other": 8, "panes": 4}
+    assert complete_until(address) == 30
+    with pytest.raises(IdentityInUse, match="run b has replaced run a"):
+        table.append([], batch(5, run="a", identity="query 5f1c"))
+    taken = replace(batch(4, 30, run="b", identity="other"), committer=Committer("5f1c", "b", "9d20"))
+    assert not table.append([], taken), "the batch of this query is in the table"
 
 
 def test_two_queries_append_to_one_table(address: str) -> None:

@@ -129,6 +129,14 @@ def test_a_batch_with_the_number_of_another_is_refused(table: LakeTable) -> None
     assert contents(table) == [("a", 0, 1, 0.5, [1])]
 
 
+def test_a_query_whose_identity_is_changed_goes_on(table: LakeTable) -> None:
+    table.merge(COLUMNS, changes(("a", 0, 1, 0.5, [1], False)), batch(4))
+    table.merge(COLUMNS, changes(), replace(batch(9, query="two"), identity="other"))
+    assert not table.merge(COLUMNS, changes(), replace(batch(4, run="2"), identity="named"))
+    assert table.merge(COLUMNS, changes(), replace(batch(5, run="2"), identity="named"))
+    assert {name: entry.batch for name, entry in table.ledger().items()} == {"other": 9, "named": 5}
+
+
 def test_a_replaced_run_is_refused(table: LakeTable) -> None:
     table.merge(COLUMNS, changes(), batch(0, run="1"))
     table.merge(COLUMNS, changes(), batch(1, run="2"))

@@ -31,7 +31,7 @@ from slackwater._suggestions import available
 from slackwater._utf8 import split_unreadable
 from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
-from slackwater.sql.commit_owner import Claim, CommitOwner, Committer, claim
+from slackwater.sql.commit_owner import BATCH_JOB, Claim, CommitOwner, Committer, claim
 from slackwater.sql.dead_letters import (
     REJECTIONS,
     RowsRejected,
@@ -179,6 +179,8 @@ def merge_panes(
     [(1, 5)]
     """
     lock_table(connection, target.name)
+    if batch is not None and committer is not None and committer.query != BATCH_JOB:
+        _rename_entry(connection, target, identity, committer.query)
     entry = None if batch is None else _ledger_entry(connection, target, identity)
     admitted = None if batch is None else _claim(target, identity, committer, entry)
     applied = None if entry is None or (admitted and admitted.numbered_anew) else entry.batch
@@ -364,6 +366,22 @@ def _ledger_entry(connection: Connection, target: PaneTable, identity: str) -> _
         return None
     stated = Completeness(row.complete_until, row.final_until)
     return _LedgerEntry(row.batch, CommitOwner.of(row.query, row.runs), row.rejected or 0, stated)
+
+
+def _rename_entry(connection: Connection, target: PaneTable, identity: str, query: str) -> None:
+    """Give the entry of a query another identity, if its ``identity=`` was changed.
+
+    Without it, the batch that is repeated after the change would be merged again.
+    """
+    columns = target.ledger.c
+    if connection.execute(sql.select(columns.batch).where(_is_entry(target, identity))).first() is not None:
+        return
+    own = sql.select(columns.identity).where(columns.target == target.name, columns.query == query)
+    former = connection.execute(own.order_by(columns.batch.desc()).limit(1)).scalar()
+    if former is not None:
+        renamed = sql.update(target.ledger).where(_is_entry(target, former)).values(identity=identity)
+        connection.execute(renamed)
+        discard_staged(connection, target, former)
 
 
 def _claim(

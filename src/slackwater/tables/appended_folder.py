@@ -190,7 +190,7 @@ class AppendedFolder(AppendTable):
             return False
         version = max(known) + 1
         complete = (version + 1) % _COMPLETE_EVERY == 0
-        fresh = msgspec.structs.replace(note, ledger={**note.ledger, batch.identity: entry})
+        fresh = msgspec.structs.replace(note, ledger=batch.record(note.ledger, entry))
         listed = self._listed(known) if complete else []
         try:
             self._publish(files)

@@ -168,8 +168,7 @@ class DeltaLakeTable(LakeTable):
         entry = batch.entry(self.name, known)
         if entry is None:
             return False
-        known[batch.identity] = entry
-        metadata = {LEDGER: encode_ledger(known)}
+        metadata = {LEDGER: encode_ledger(batch.record(known, entry))}
         if entry.complete_until is not None:
             metadata[COMPLETE] = str(entry.complete_until)
         properties = library.CommitProperties(

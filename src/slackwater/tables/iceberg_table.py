@@ -103,7 +103,8 @@ class IcebergTable(LakeTable):
         """Apply changes and record the batch in one transaction."""
         exceptions = _library("pyiceberg.exceptions")
         table = self._catalog().load_table(self.identifier)
-        entry = batch.entry(self.name, _ledger(table))
+        known = _ledger(table)
+        entry = batch.entry(self.name, known)
         if entry is None:
             return False
         stated = {BATCH: str(batch.number)}
@@ -121,6 +122,8 @@ class IcebergTable(LakeTable):
                     # never an append, which would be rebased on a commit that came first
                     with warnings.catch_warnings(action="ignore", category=UserWarning):
                         transaction.overwrite(rows, overwrite_filter=range_, snapshot_properties=stated)
+                replaced = known.keys() - batch.record(known, entry).keys()
+                transaction.remove_properties(*(ENTRY + name for name in replaced))
                 transaction.set_properties({ENTRY + batch.identity: entry.encode()})
         except (exceptions.CommitFailedException, exceptions.ValidationException) as error:
             raise LostRace(str(error)) from error

@@ -12,7 +12,7 @@ import msgspec
 
 from slackwater.errors import CorruptState
 from slackwater.progress.completeness import Completeness
-from slackwater.sql.commit_owner import CommitOwner, Committer, claim
+from slackwater.sql.commit_owner import BATCH_JOB, Claim, CommitOwner, Committer, claim
 from slackwater.sql.pane_targets import StaleBatch
 
 
@@ -73,13 +73,10 @@ class BatchCommit:
             StaleBatch: A later batch of the query was applied before, or one with the same number and other
                 results.
         """
-        before = known.get(self.identity)
-        admitted = claim(
-            None if before is None else CommitOwner(before.query, before.runs),
-            self.committer,
-            subject=f"identity {self.identity!r} of table {table}",
-            another="pass another identity=",
-        )
+        before, admitted = known.get(self.identity), self._claim(table, known, self.identity)
+        own = max(self._own(known), key=lambda name: known[name].batch, default=None)
+        if own is not None:  # a takeover does not number the batches of this query anew
+            before, admitted = known[own], self._claim(table, known, own)
         if before is not None and not admitted.numbered_anew:
             if self.number < before.batch or (self.number == before.batch and self._contradicts(before)):
                 raise StaleBatch(table, self.identity, self.number, before.batch)
@@ -94,6 +91,35 @@ class BatchCommit:
             stated.final_until,
             self.clock,
         )
+
+    def record(self, known: Mapping[str, LedgerEntry], entry: LedgerEntry) -> dict[str, LedgerEntry]:
+        """The ledger with the entry, which replaces all entries of the query.
+
+        >>> first = BatchCommit("query 5f1c", 0, Committer("5f1c"), Completeness())
+        >>> named = BatchCommit("totals", 1, Committer("5f1c"), Completeness())
+        >>> known = {"query 5f1c": first.entry("panes", {})}
+        >>> list(named.record(known, named.entry("panes", known)))
+        ['totals']
+        """
+        own = self._own(known)
+        return {**{name: one for name, one in known.items() if name not in own}, self.identity: entry}
+
+    def _claim(self, table: str, known: Mapping[str, LedgerEntry], identity: str) -> Claim:
+        found = known.get(identity)
+        return claim(
+            None if found is None else CommitOwner(found.query, found.runs),
+            self.committer,
+            subject=f"identity {identity!r} of table {table}",
+            another="pass another identity=",
+        )
+
+    def _own(self, known: Mapping[str, LedgerEntry]) -> list[str]:
+        """The identities under which the query has committed: others if its ``identity=`` was changed.
+
+        A query has one sink. Batch jobs have no query.
+        """
+        query = self.committer.query
+        return [] if query == BATCH_JOB else [name for name, one in known.items() if one.query == query]
 
     def _contradicts(self, before: LedgerEntry) -> bool:
         """Whether an entry with this number is of another batch, as after a restore of the checkpoint.

@@ -85,7 +85,7 @@ class ParquetTable(LakeTable):
                     self._write_sidecar(entries)  # the process may have been killed before it was written
                     return False
                 rows = file.read()
-            entries[batch.identity] = entry
+            entries = batch.record(entries, entry)
             before = pl.DataFrame(pl.from_arrow(rows))
             after = rows if changes.is_empty() else changed_rows(before, columns, changes, schema)
             self._replace(after.replace_schema_metadata(None), entries)
