@@ -66,9 +66,9 @@ def found(table: AppendTable) -> list[tuple[str, int]]:
 
 def test_a_batch_is_added_once(address: str) -> None:
     table, schema = created(address)
-    assert table.append([file(table, schema, "a", 1, 2), file(table, schema, "b", 3)], batch(0, 20))
-    assert table.append([], batch(1, 30))
-    assert not table.append([file(table, schema, "c", 3)], batch(1, 30))
+    assert table.append(schema, [file(table, schema, "a", 1, 2), file(table, schema, "b", 3)], batch(0, 20))
+    assert table.append(schema, [], batch(1, 30))
+    assert not table.append(schema, [file(table, schema, "c", 3)], batch(1, 30))
     assert found(table) == [("a", 1), ("a", 2), ("b", 3)]
     (entry,) = table.ledger().values()
     assert (entry.batch, entry.complete_until, entry.final_until) == (1, 30, 25)
@@ -78,16 +78,16 @@ def test_a_batch_is_added_once(address: str) -> None:
 
 def test_a_table_goes_on_after_a_restart(address: str) -> None:
     table, schema = created(address)
-    table.append([file(table, schema, "a", 1)], batch(0))
+    table.append(schema, [file(table, schema, "a", 1)], batch(0))
     again = append_table(address)
     assert again.prepare(COLUMNS, create=False) == schema
-    assert again.append([file(table, schema, "b", 2)], batch(1, run="b"))
+    assert again.append(schema, [file(table, schema, "b", 2)], batch(1, run="b"))
     with pytest.raises(IdentityInUse, match="run b has replaced run a"):
-        table.append([file(table, schema, "c", 3)], batch(1, run="a"))
+        table.append(schema, [file(table, schema, "c", 3)], batch(1, run="a"))
     with pytest.raises(IdentityInUse, match="belongs to query 5f1c"):
-        table.append([file(table, schema, "d", 3)], batch(7, query="9d20", run="c"))
+        table.append(schema, [file(table, schema, "d", 3)], batch(7, query="9d20", run="c"))
     with pytest.raises(StaleBatch):
-        table.append([file(table, schema, "e", 3)], batch(0, run="b"))
+        table.append(schema, [file(table, schema, "e", 3)], batch(0, run="b"))
     assert found(table) == [("a", 1), ("b", 2)]
 
 
@@ -95,34 +95,34 @@ def test_a_batch_with_the_number_of_another_is_refused(address: str) -> None:
     table, schema = created(address)
     stated = Completeness.of(20, 5)
     done = BatchCommit("panes", 0, Committer("5f1c", "a"), stated, clock=7)
-    assert table.append([file(table, schema, "a", 1)], done)
+    assert table.append(schema, [file(table, schema, "a", 1)], done)
     for other in (
         BatchCommit("panes", 0, Committer("5f1c", "b"), Completeness.of(30, 5), clock=7),
         BatchCommit("panes", 0, Committer("5f1c", "b"), stated, clock=8),
     ):
         with pytest.raises(StaleBatch, match="batch 0 of panes has other results than the batch 0 that is"):
-            table.append([file(table, schema, "b", 2)], other)
+            table.append(schema, [file(table, schema, "b", 2)], other)
     for same in (
         BatchCommit("panes", 0, Committer("5f1c", "b"), Completeness.of(20, 9), clock=7),
         BatchCommit("panes", 0, Committer("5f1c", "b"), Completeness()),
     ):
-        assert not table.append([], same)
+        assert not table.append(schema, [], same)
     assert found(table) == [("a", 1)]
 
 
 def test_a_query_whose_identity_is_changed_goes_on(address: str) -> None:
     table, schema = created(address)
-    assert table.append([file(table, schema, "a", 1)], batch(3, 20, identity="query 5f1c"))
-    assert table.append([file(table, schema, "x", 9)], batch(8, 40, identity="other", query="9d20"))
-    assert not table.append([file(table, schema, "b", 1)], batch(3, 20, run="b", identity="panes"))
-    assert table.append([file(table, schema, "c", 2)], batch(4, 30, run="b", identity="panes"))
+    assert table.append(schema, [file(table, schema, "a", 1)], batch(3, 20, identity="query 5f1c"))
+    assert table.append(schema, [file(table, schema, "x", 9)], batch(8, 40, identity="other", query="9d20"))
+    assert not table.append(schema, [file(table, schema, "b", 1)], batch(3, 20, run="b", identity="panes"))
+    assert table.append(schema, [file(table, schema, "c", 2)], batch(4, 30, run="b", identity="panes"))
     assert found(table) == [("a", 1), ("x", 9), ("c", 2)]
     assert {name: entry.batch for name, entry in table.ledger().items()} == {"other": 8, "panes": 4}
     assert complete_until(address) == 30
     with pytest.raises(IdentityInUse, match="run b has replaced run a"):
-        table.append([], batch(5, run="a", identity="query 5f1c"))
+        table.append(schema, [], batch(5, run="a", identity="query 5f1c"))
     taken = replace(batch(4, 30, run="b", identity="other"), committer=Committer("5f1c", "b", "9d20"))
-    assert not table.append([], taken), "the batch of this query is in the table"
+    assert not table.append(schema, [], taken), "the batch of this query is in the table"
 
 
 def test_two_queries_append_to_one_table(address: str) -> None:
@@ -131,7 +131,7 @@ def test_two_queries_append_to_one_table(address: str) -> None:
     def append(query: str) -> None:
         for number in range(15):
             added = file(table, schema, f"{query}-{number}", number)
-            assert table.append([added], batch(number, number, query=query, identity=query))
+            assert table.append(schema, [added], batch(number, number, query=query, identity=query))
 
     threads = [threading.Thread(target=append, args=(name,)) for name in ("x", "y")]
     for thread in threads:
@@ -183,7 +183,7 @@ def test_rows_have_the_types_of_the_delta_table(tmp_path: Path) -> None:
     table = append_table(f"delta:{tmp_path}/t")
     schema = table.prepare(COLUMNS, create=False)
     assert schema.field("n").type == pa.int64()
-    table.append([file(table, schema, "a", 1)], batch(0))
+    table.append(schema, [file(table, schema, "a", 1)], batch(0))
     assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist() == [{"n": 1, "key": "a", "x": None}]
 
 
@@ -222,33 +222,53 @@ def test_delta_tables_with_constraints_are_refused(tmp_path: Path) -> None:
         append_table(f"delta:{tmp_path}/t").prepare(COLUMNS, create=False)
 
 
+@pytest.mark.parametrize("changed", [[("key", pa.string())], [("key", pa.string()), ("n", pa.int64())]])
+def test_a_table_whose_columns_have_changed_gets_no_more_files(
+    address: str, tmp_path: Path, changed: list[tuple[str, pa.DataType]]
+) -> None:
+    table, schema = created(address)
+    assert table.append(schema, [file(table, schema, "a", 1)], batch(0))
+    if address.startswith("delta:"):
+        DeltaTable.create(f"{tmp_path}/all panes", pa.schema(changed), mode="overwrite")
+    else:
+        shutil.rmtree(f"{tmp_path}/all panes")
+        created(address, pa.schema(changed))
+    added = file(table, schema, "b", 2)
+    with pytest.raises(TableDoesNotFit, match=r"column n is (missing|int64, needs int)") as error:
+        table.append(schema, [added], batch(1))
+    assert "append to another table" in str(error.value) or "write to another folder" in str(error.value)
+    assert "part-b.parquet" not in {path.name for path in committed_files(table)}
+
+
 @pytest.mark.parametrize("change", ["constraint", "partitions"])
 def test_a_delta_table_that_has_changed_gets_no_more_files(tmp_path: Path, change: str) -> None:
     table, schema = created(f"delta:{tmp_path}/t")
-    assert table.append([file(table, schema, "a", 1)], batch(0))
+    assert table.append(schema, [file(table, schema, "a", 1)], batch(0))
     if change == "constraint":
         DeltaTable(str(tmp_path / "t")).alter.add_constraint({"positive": "n > 0"})
     else:
         DeltaTable.create(str(tmp_path / "t"), schema, partition_by=["key"], mode="overwrite")
     version = DeltaTable(str(tmp_path / "t")).version()
     with pytest.raises(TableDoesNotFit, match="which append_to does not support; append to another table"):
-        table.append([file(table, schema, "b", -1)], batch(1))
+        table.append(schema, [file(table, schema, "b", -1)], batch(1))
     assert DeltaTable(str(tmp_path / "t")).version() == version
 
 
 def test_a_folder_that_is_not_shared_is_an_error(address: str) -> None:
-    table, _ = created(address)
-    with pytest.raises(InvalidArgument, match="on the machine of the driver; use a path that all machines"):
-        table.append([AppendedFile("part-elsewhere.parquet", 1)], batch(0))
+    table, schema = created(address)
+    with pytest.raises(
+        InvalidArgument, match="cannot see the files that the tasks wrote; use a path that all machines"
+    ):
+        table.append(schema, [AppendedFile("part-elsewhere.parquet", 1)], batch(0))
     assert found(table) == []
 
 
 def test_a_run_whose_files_a_newer_one_has_deleted_is_refused(address: str) -> None:
     table, schema = created(address)
-    assert table.append([file(table, schema, "a", 1)], batch(0, run="a"))
-    assert table.append([file(table, schema, "b", 2)], batch(1, run="b"))
+    assert table.append(schema, [file(table, schema, "a", 1)], batch(0, run="a"))
+    assert table.append(schema, [file(table, schema, "b", 2)], batch(1, run="b"))
     with pytest.raises(IdentityInUse):
-        table.append([AppendedFile("part-deleted.parquet", 1)], batch(2, run="a"))
+        table.append(schema, [AppendedFile("part-deleted.parquet", 1)], batch(2, run="a"))
 
 
 # ---- folders of Parquet files
@@ -282,7 +302,7 @@ def staged(table: AppendedFolder, schema: pa.Schema, name: str) -> AppendedFile:
 def test_every_tenth_entry_of_the_log_lists_all_files(folder: tuple[AppendedFolder, pa.Schema]) -> None:
     table, schema = folder
     for number in range(31):
-        table.append([file(table, schema, str(number), number)], batch(number))
+        table.append(schema, [file(table, schema, str(number), number)], batch(number))
     kept = ["19.compact", *map(str, range(20, 29)), "29.compact", "30", "31"]
     assert [name for name in logs(table) if int(name.split(".")[0]) >= 19] == kept
     assert "9.compact" not in logs(table)
@@ -295,16 +315,18 @@ def test_files_of_runs_that_cannot_commit_any_more_are_deleted(
     folder: tuple[AppendedFolder, pa.Schema],
 ) -> None:
     table, schema = folder
-    table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
+    table.append(schema, [file(table, schema, "a-0", 1)], batch(0, run="a"))
     file(table, schema, "a-lost", 2)
     file(table, schema, "x-unknown", 3)  # of a run that may still commit
     (Path(table.location) / table.staged("part-a-half.parquet")).touch()
     (Path(table.location) / table.staged("part-b-current.parquet")).touch()
-    table.append([], batch(1, run="b"))
+    table.append(schema, [], batch(1, run="b"))
     assert parts(table) == ["_part-b-current.parquet.staged", "part-a-0.parquet", "part-x-unknown.parquet"]
-    assert not table.append([file(table, schema, "c-0", 7)], batch(1, run="c"))  # does not claim the table
-    table.append([file(table, schema, "b-2", 4)], batch(2, run="b"))
-    table.append([], batch(3, run="c"))
+    assert not table.append(
+        schema, [file(table, schema, "c-0", 7)], batch(1, run="c")
+    )  # does not claim the table
+    table.append(schema, [file(table, schema, "b-2", 4)], batch(2, run="b"))
+    table.append(schema, [], batch(3, run="c"))
     assert [n for _, n in found(table)] == [1, 4]
 
 
@@ -314,14 +336,14 @@ def test_files_that_cannot_be_deleted_do_not_fail_the_commit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     table, schema = folder
-    table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
+    table.append(schema, [file(table, schema, "a-0", 1)], batch(0, run="a"))
     file(table, schema, "a-lost", 2)
 
     def refuse(store: FolderObjects, keys: Iterable[str]) -> None:
         raise PermissionError(f"{len(list(keys))} files")
 
     monkeypatch.setattr(FolderObjects, "delete", refuse)
-    assert table.append([], batch(1, run="b"))
+    assert table.append(schema, [], batch(1, run="b"))
     assert "cannot be deleted: 1 files" in caplog.text
 
 
@@ -330,7 +352,7 @@ def test_staged_files_get_their_names_with_the_commit(folder: tuple[AppendedFold
     written = staged(table, schema, "a")
     assert table.staged(written.key).startswith("_")
     assert list(Path(table.location).glob("*.parquet")) == [], "readers of a pattern find it"
-    table.append([written], batch(0))
+    table.append(schema, [written], batch(0))
     assert found(table) == [("a", 1)]
 
 
@@ -346,7 +368,7 @@ def test_the_folder_is_flushed_once_for_all_files_of_a_batch(
         fsync_path(path)
 
     monkeypatch.setattr("slackwater.tables.object_store.fsync_path", counted)
-    assert table.append(files, batch(0))
+    assert table.append(schema, files, batch(0))
     assert flushed.count(Path(table.location)) == 1
     assert len(found(table)) == len(files)
 
@@ -355,28 +377,30 @@ def test_staged_files_of_refused_and_repeated_batches_are_deleted(
     folder: tuple[AppendedFolder, pa.Schema],
 ) -> None:
     table, schema = folder
-    assert table.append([staged(table, schema, "a")], batch(1))
-    assert not table.append([staged(table, schema, "repeated")], batch(1))
+    assert table.append(schema, [staged(table, schema, "a")], batch(1))
+    assert not table.append(schema, [staged(table, schema, "repeated")], batch(1))
     with pytest.raises(IdentityInUse):
-        table.append([staged(table, schema, "refused")], batch(2, query="9d20", run="x"))
+        table.append(schema, [staged(table, schema, "refused")], batch(2, query="9d20", run="x"))
     with pytest.raises(StaleBatch):
-        table.append([staged(table, schema, "stale")], batch(0))
+        table.append(schema, [staged(table, schema, "stale")], batch(0))
     assert parts(table) == ["part-a.parquet"]
 
 
 def test_files_of_a_commit_that_fails_are_deleted(folder: tuple[AppendedFolder, pa.Schema]) -> None:
     table, schema = folder
-    assert table.append([staged(table, schema, "a")], batch(0))
-    with pytest.raises(InvalidArgument, match="on the machine of the driver"):
-        table.append([staged(table, schema, "here"), AppendedFile("part-missing.parquet", 1)], batch(1))
+    assert table.append(schema, [staged(table, schema, "a")], batch(0))
+    with pytest.raises(InvalidArgument, match="the driver cannot see the files"):
+        table.append(
+            schema, [staged(table, schema, "here"), AppendedFile("part-missing.parquet", 1)], batch(1)
+        )
     assert parts(table) == ["part-a.parquet"]
     obstacle = Path(table.location) / "_spark_metadata" / "2"
     obstacle.mkdir()  # the entry of the log cannot be written
     with pytest.raises(IsADirectoryError):
-        table.append([staged(table, schema, "b")], batch(1))
+        table.append(schema, [staged(table, schema, "b")], batch(1))
     assert parts(table) == ["part-a.parquet"]
     obstacle.rmdir()
-    assert table.append([staged(table, schema, "c")], batch(1))
+    assert table.append(schema, [staged(table, schema, "c")], batch(1))
     assert parts(table) == ["part-a.parquet", "part-c.parquet"]
 
 
@@ -385,14 +409,16 @@ def test_a_log_that_was_deleted_or_is_incomplete_is_named(
 ) -> None:
     table, schema = folder
     for number in range(3):
-        table.append([file(table, schema, f"a-{number}", number)], batch(number, run="a"))
+        table.append(schema, [file(table, schema, f"a-{number}", number)], batch(number, run="a"))
     log = Path(table.location) / "_spark_metadata"
     (log / "1").unlink()
-    assert table.append([], batch(3, run="b")), "files of run a are not deleted, which needs the whole log"
+    assert table.append(schema, [], batch(3, run="b")), (
+        "files of run a are not deleted, which needs the whole log"
+    )
     assert "version 1 of parquet:" in caplog.text
     shutil.rmtree(log)
     with pytest.raises(TableDoesNotFit, match="was deleted; start the query again"):
-        table.append([staged(table, schema, "d")], batch(4, run="b"))
+        table.append(schema, [staged(table, schema, "d")], batch(4, run="b"))
 
 
 def test_files_of_a_commit_that_loses_a_race_are_deleted(
@@ -404,12 +430,12 @@ def test_files_of_a_commit_that_loses_a_race_are_deleted(
 
     def late(store: FolderObjects, key: str, content: bytes, tag: str | None) -> bool:
         monkeypatch.setattr(FolderObjects, "replace", replace)
-        assert table.append([other], batch(0, query="9d20"))
+        assert table.append(schema, [other], batch(0, query="9d20"))
         return replace(store, key, content, tag)
 
     monkeypatch.setattr(FolderObjects, "replace", late)
     with pytest.raises(IdentityInUse):
-        table.append([mine], batch(0))
+        table.append(schema, [mine], batch(0))
     assert parts(table) == ["part-other.parquet"]
     assert found(table) == [("other", 2)]
 
@@ -437,8 +463,8 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(
         return False
 
     monkeypatch.setattr(FolderObjects, "replace", lost)
-    assert not table.append([file(table, schema, "a-0", 1)], batch(0, run="a"))
-    table.append([], batch(1, run="b"))
+    assert not table.append(schema, [file(table, schema, "a-0", 1)], batch(0, run="a"))
+    table.append(schema, [], batch(1, run="b"))
     assert found(table) == [("a-0", 1)]
 
 
@@ -446,20 +472,20 @@ def test_a_commit_into_an_obsolete_version_of_the_log_is_repeated(
     folder: tuple[AppendedFolder, pa.Schema], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, schema = folder
-    table.append([file(table, schema, "a-0", 100)], batch(0))
+    table.append(schema, [file(table, schema, "a-0", 100)], batch(0))
     replace = FolderObjects.replace
 
     def overtaken(store: FolderObjects, key: str, content: bytes, tag: str | None) -> bool:
         monkeypatch.setattr(FolderObjects, "replace", replace)
         for number in range(40):  # another query commits while this request is under way
             added = file(table, schema, f"b-{number}", number)
-            table.append([added], batch(number, query="9d20", identity="other"))
+            table.append(schema, [added], batch(number, query="9d20", identity="other"))
         assert replace(store, key, content, tag), "the version exists no longer"
         return True
 
     monkeypatch.setattr(FolderObjects, "replace", overtaken)
-    assert table.append([file(table, schema, "a-1", 101)], batch(1))
-    assert table.append([file(table, schema, "a-2", 102)], batch(2))
+    assert table.append(schema, [file(table, schema, "a-1", 101)], batch(1))
+    assert table.append(schema, [file(table, schema, "a-2", 102)], batch(2))
     assert sorted(n for _, n in found(table)) == [*range(40), 100, 101, 102]
     assert {name: entry.batch for name, entry in table.ledger().items()} == {"panes": 2, "other": 39}
 
@@ -474,11 +500,11 @@ def test_a_commit_that_many_others_follow_at_once_is_not_repeated(
         monkeypatch.setattr(FolderObjects, "replace", replace)
         assert replace(store, key, content, tag)
         for number in range(40):
-            table.append([], batch(number, query="9d20", identity="other"))
+            table.append(schema, [], batch(number, query="9d20", identity="other"))
         return True
 
     monkeypatch.setattr(FolderObjects, "replace", followed)
-    assert not table.append([file(table, schema, "a-0", 100)], batch(0)), "the batch is in the ledger"
+    assert not table.append(schema, [file(table, schema, "a-0", 100)], batch(0)), "the batch is in the ledger"
     assert [n for _, n in found(table)] == [100]
 
 
@@ -523,7 +549,7 @@ def test_a_folder_that_two_queries_create_at_once_is_used_by_both(
 
     monkeypatch.setattr(AppendedFolder, "_newest", before_the_other)
     table, schema = created(address)
-    assert table.append([file(table, schema, "a", 1)], batch(0))
+    assert table.append(schema, [file(table, schema, "a", 1)], batch(0))
 
 
 def test_other_tables_in_the_folder_are_refused(folder: tuple[AppendedFolder, pa.Schema]) -> None:
@@ -563,10 +589,10 @@ def test_a_damaged_log_is_reported(folder: tuple[AppendedFolder, pa.Schema], con
 def test_a_missing_entry_of_the_log_is_reported(folder: tuple[AppendedFolder, pa.Schema]) -> None:
     table, schema = folder
     for number in range(8):
-        table.append([file(table, schema, str(number), number)], batch(number))
+        table.append(schema, [file(table, schema, str(number), number)], batch(number))
     (Path(table.location) / "_spark_metadata" / "3").unlink()
     with pytest.raises(CorruptState, match=r"version 3 of parquet:.* is missing"):
-        table.append([file(table, schema, "8", 8)], batch(8))
+        table.append(schema, [file(table, schema, "8", 8)], batch(8))
 
 
 def test_a_deleted_table_is_reported(folder: tuple[AppendedFolder, pa.Schema]) -> None:
@@ -574,5 +600,5 @@ def test_a_deleted_table_is_reported(folder: tuple[AppendedFolder, pa.Schema]) -
     added: Sequence[AppendedFile] = [file(table, schema, "a", 1)]
     (Path(table.location) / "_spark_metadata" / "0").unlink()
     with pytest.raises(TableDoesNotFit, match="was deleted"):
-        table.append(added, batch(0))
+        table.append(schema, added, batch(0))
     assert committed_files(table) == []

@@ -15,7 +15,7 @@ from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.object_store import ObjectStore
 
 _REQUESTS: Final = 16
-NO_FILES: Final = "does not have the files of the tasks on the machine of the driver"
+NO_FILES: Final = "the driver cannot see the files that the tasks wrote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,21 @@ class AppendTable(ABC):
         """The entries of all identities; empty if the table does not exist."""
 
     @abstractmethod
-    def append(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
+    def append(self, schema: pa.Schema, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         """Make the files of a batch visible and record the batch; returns False if it was applied before.
+
+        Args:
+            schema: The columns of the files, which `prepare` returned.
+            files: The files.
+            batch: The batch.
 
         Raises:
             CommitConflict: Other commits came first, again and again.
             IdentityInUse: The identity belongs to another query, or to a newer run of this one.
-            StaleBatch: A later batch of the query was applied before.
+            InvalidArgument: The driver cannot see the files.
+            StaleBatch: A later batch of the query was applied before, or one with the same number and other
+                results.
+            TableDoesNotFit: The table was changed or deleted after the query was started.
         """
 
 

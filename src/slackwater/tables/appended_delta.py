@@ -71,12 +71,14 @@ class AppendedDelta(AppendTable):
         """The entries of all identities."""
         return self.table.ledger()
 
-    def append(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
+    def append(self, schema: pa.Schema, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         """Add the files in one commit."""
         try:
             return until_committed(
                 self.name,
-                lambda: self.table.append(files, lambda: file_sizes(self.store, files), batch, _FEATURES),
+                lambda: self.table.append(
+                    schema, files, lambda: file_sizes(self.store, files), batch, _FEATURES
+                ),
             )
         except FileNotFoundError as error:
             raise not_shared(self.name, NO_FILES) from error

@@ -118,7 +118,7 @@ class AppendedFolder(AppendTable):
         schema = nullable_schema(
             schema
         )  # whether a field may be null depends on how an expression is written
-        columns = {one.name: str(one.type) for one in schema}
+        columns = _described(schema)
         try:
             found = self._newest()
             if found is not None:
@@ -158,10 +158,10 @@ class AppendedFolder(AppendTable):
         note = self._listed_log()[1]
         return {} if note is None else note.ledger
 
-    def append(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
+    def append(self, schema: pa.Schema, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         """Write the next entry of the log."""
         try:
-            added = until_committed(self.name, lambda: self._attempt(files, batch))
+            added = until_committed(self.name, lambda: self._attempt(_described(schema), files, batch))
         except Exception:  # a full disk or a missing file, for example
             self._discard(files)
             raise
@@ -180,7 +180,7 @@ class AppendedFolder(AppendTable):
         with self._tidying():
             self._delete_unlisted([*renamed, *renamed.values()])
 
-    def _attempt(self, files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
+    def _attempt(self, columns: Mapping[str, str], files: Sequence[AppendedFile], batch: BatchCommit) -> bool:
         found = self._newest()
         if found is None:
             raise self._misfit("was deleted", "start the query again")
@@ -188,6 +188,7 @@ class AppendedFolder(AppendTable):
         entry = batch.entry(self.name, note.ledger)
         if entry is None:
             return False
+        self._check(columns, note)  # another program may have replaced the folder
         version = max(known) + 1
         complete = (version + 1) % _COMPLETE_EVERY == 0
         fresh = msgspec.structs.replace(note, ledger=batch.record(note.ledger, entry))
@@ -305,6 +306,11 @@ def folder_url(location: str) -> str:
     ('file:///data/all%20panes', 's3://lake/panes')
     """
     return location if is_object_store(location) else Path(location).absolute().as_uri()
+
+
+def _described(schema: pa.Schema) -> dict[str, str]:
+    """The types of columns, as the log states them."""
+    return {one.name: str(one.type) for one in schema}
 
 
 def _problems(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:

@@ -22,7 +22,14 @@ from slackwater.sql.identifiers import quote_identifier
 from slackwater.sql.pane_targets import Fold, TableDoesNotFit
 from slackwater.tables.append_table import AppendedFile
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
-from slackwater.tables.lake_table import Conditions, LakeColumns, LakeTable, LostRace
+from slackwater.tables.lake_table import (
+    Conditions,
+    LakeColumns,
+    LakeTable,
+    LostRace,
+    column_problems,
+    plain_schema,
+)
 from slackwater.tables.pane_fold import DELETED
 
 if TYPE_CHECKING:
@@ -92,8 +99,18 @@ class DeltaLakeTable(LakeTable):
                 fix="append to another table, or write to_df() with the connector of Delta Lake",
             )  # fmt: skip
 
+    def _check_columns(self, table: DeltaTable, schema: pa.Schema) -> None:
+        """Raise if the columns of files are not columns of the table, in the same types."""
+        problems = column_problems(schema, plain_schema(pa.schema(table.schema())))
+        if problems:
+            raise TableDoesNotFit(
+                "table", self.name, f"was changed, and does not fit the files: {'; '.join(problems)}",
+                fix="change the columns back, or append to another table",
+            )  # fmt: skip
+
     def append(
         self,
+        schema: pa.Schema,
         files: Sequence[AppendedFile],
         sizes: Callable[[], Sequence[int]],
         batch: BatchCommit,
@@ -102,6 +119,7 @@ class DeltaLakeTable(LakeTable):
         """Add files and record the batch in one commit; returns False if it was applied before.
 
         Args:
+            schema: The columns of the files.
             files: The files.
             sizes: Called for their sizes in bytes if the batch is new.
             batch: The batch.
@@ -109,11 +127,13 @@ class DeltaLakeTable(LakeTable):
 
         Raises:
             LostRace: Another commit came first.
-            TableDoesNotFit: The table has changed since the query was built; see `check_appends`.
+            TableDoesNotFit: The table has changed since the query was built: see `check_appends`, or the
+                columns of the files are missing or have other types.
         """
 
         def add(table: DeltaTable, properties: Any) -> None:
             self._check_appends(table, features)
+            self._check_columns(table, schema)
             now = time.now() // _MILLISECOND
             add_action = _library().transaction.AddAction
             actions = [
@@ -212,7 +232,7 @@ def _append_obstacle(table: DeltaTable, features: frozenset[str]) -> str | None:
     if partitions:
         return f"is partitioned by {', '.join(partitions)}"
     if unknown:
-        return f"needs {', '.join(unknown)}"
+        return f"uses the table {'features' if unknown[1:] else 'feature'} {', '.join(unknown)}"
     if protocol.min_writer_version > _BASIC_VERSION and not protocol.writer_features:
         return f"needs writer version {protocol.min_writer_version}"
     if _restricts(json.loads(table.schema().to_json())):

@@ -199,8 +199,24 @@ def _problems(wanted: pa.Schema, found: pa.Schema) -> list[str]:
         if one.name not in found.names:
             problems.append(f"column {one.name} is missing")
         elif not _fits(one.type, found.field(one.name).type):
-            problems.append(f"column {one.name} is {found.field(one.name).type}, needs {one.type}")
+            problems.append(_wrong_type(one, found))
     return problems
+
+
+def column_problems(wanted: pa.Schema, found: pa.Schema) -> list[str]:
+    """What is wrong with the columns of a table for files that are added as they are.
+
+    >>> column_problems(pa.schema([("n", pa.int32())]), pa.schema([("n", pa.int64())]))
+    ['column n is int64, needs int32']
+    """
+    names = frozenset(found.names)
+    missing = [f"column {one.name} is missing" for one in wanted if one.name not in names]
+    both = (one for one in wanted if one.name in names)
+    return missing + [_wrong_type(one, found) for one in both if one.type != found.field(one.name).type]
+
+
+def _wrong_type(wanted: pa.Field, found: pa.Schema) -> str:
+    return f"column {wanted.name} is {found.field(wanted.name).type}, needs {wanted.type}"
 
 
 def _fits(wanted: pa.DataType, found: pa.DataType) -> bool:

@@ -70,7 +70,7 @@ def append_rows(
     types = {_SPARK_SCHEMA: reader.schema.json()} if columns == own else {}
     columns = columns.with_metadata({_SPARK_VERSION: pyspark.__version__, **types})
     emitted = dataflow.last(FileOutput(target, reader, columns), flush=flush)
-    files = FileCommits(target, commits)
+    files = FileCommits(target, columns, commits)
     if pins_threads(emitted.sparkSession):
         return emitted.writeStream.foreachBatch(files).outputMode("append")
     # A job of such a function does not know its query: on Spark Connect, or if threads are not pinned.
@@ -85,6 +85,8 @@ class FileCommits:
     """Commits the files of each batch."""
 
     target: AppendTable
+    columns: pa.Schema
+    """The columns of the files."""
     commits: SinkIdentity
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -100,7 +102,7 @@ class FileCommits:
         progress = [msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in buckets]
         stated = Completeness() if claim is None else claim.stated(progress)
         batch = BatchCommit(identity, number, committer, stated, batch_clock(progress))
-        if not self.target.append(_files(buckets), batch):
+        if not self.target.append(self.columns, _files(buckets), batch):
             # Objects and files of a Delta table stay: they are committed if the answer to a request was lost.
             _log.warning("batch %s of %s is already in %s; skipped", number, identity, self.target.name)
 
@@ -113,7 +115,10 @@ class _TaskFiles(WriterCommitMessage):
 
 
 class FileSink(DataSourceStreamArrowWriter):
-    """The same as a sink, where jobs of a function for ``foreachBatch`` do not know their query."""
+    """Commit the same files as a Python data sink.
+
+    For sessions in which jobs of a function for ``foreachBatch`` do not know their query.
+    """
 
     def __init__(self, commits: FileCommits) -> None:
         self._commits = commits
