@@ -556,12 +556,10 @@ def test_other_tables_in_the_folder_are_refused(folder: tuple[AppendedFolder, pa
     table, _ = folder
     message = "is a folder to which append_to or Spark's file sink writes"
     for other in (ParquetTable(table.location), DeltaLakeTable(table.location)):
-        if isinstance(other, ParquetTable):
-            with pytest.raises(TableDoesNotFit, match=message):
-                other.create(COLUMNS)
-        else:
-            with pytest.raises(TableDoesNotFit, match=message):
-                AppendedDelta(other).prepare(COLUMNS, create=True)
+        with pytest.raises(TableDoesNotFit, match=message):
+            other.create(COLUMNS)
+    with pytest.raises(TableDoesNotFit, match=message):
+        AppendedDelta(DeltaLakeTable(table.location)).prepare(COLUMNS, create=True)
     with pytest.raises(TableDoesNotFit, match=message):
         ManifestTable(table.store).commit(lambda old: msgspec.structs.replace(old, fences={"a": 1}))
 

@@ -9,12 +9,10 @@ from typing import Final
 import pyarrow as pa
 
 from slackwater.tables.append_table import NO_FILES, AppendedFile, AppendTable, file_sizes, not_shared
-from slackwater.tables.appended_folder import folder_url
 from slackwater.tables.delta_table import DeltaLakeTable
 from slackwater.tables.lake_ledger import BatchCommit, LedgerEntry
 from slackwater.tables.lake_table import LakeColumns, plain_schema, until_committed
-from slackwater.tables.object_store import ObjectStore, local_folder, object_store
-from slackwater.tables.spark_file_log import check_no_file_log
+from slackwater.tables.object_store import ObjectStore, folder_url, local_folder, object_store
 
 _FEATURES: Final = frozenset(
     {
@@ -60,8 +58,6 @@ class AppendedDelta(AppendTable):
         plain = plain_schema(schema)
         if local_folder(self.store) is None:
             self.store.read("_delta_log/_last_checkpoint")  # raises if tasks could not use the store
-        if self.table.columns() is None:
-            check_no_file_log(self.store, self.name)
         self.table.prepare(LakeColumns(pa.schema([]), plain), create=create)
         self.table.check_appends(_FEATURES)
         found = self.table.columns()

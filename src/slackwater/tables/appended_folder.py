@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -38,7 +37,7 @@ from slackwater.tables.object_store import (
     FolderObjects,
     ObjectStore,
     ObjectStoreFailed,
-    is_object_store,
+    folder_url,
     local_folder,
     object_store,
 )
@@ -297,15 +296,6 @@ class AppendedFolder(AppendTable):
     def _note_line(self, note: FolderNote) -> str:
         located = msgspec.structs.replace(note, location=self.store.url)
         return log_note(self.store.url, slackwater=msgspec.to_builtins(located))
-
-
-def folder_url(location: str) -> str:
-    """The URL of a path; a URL stays as it is.
-
-    >>> folder_url("/data/all panes"), folder_url("s3://lake/panes")
-    ('file:///data/all%20panes', 's3://lake/panes')
-    """
-    return location if is_object_store(location) else Path(location).absolute().as_uri()
 
 
 def _described(schema: pa.Schema) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,9 @@ from slackwater.tables.lake_table import (
     column_problems,
     plain_schema,
 )
+from slackwater.tables.object_store import folder_url, is_object_store, object_store
 from slackwater.tables.pane_fold import DELETED
+from slackwater.tables.spark_file_log import check_no_file_log
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -69,8 +72,17 @@ class DeltaLakeTable(LakeTable):
         return pa.schema(self._open().schema())
 
     def create(self, schema: pa.Schema) -> None:
-        """Create the table."""
+        """Create the table.
+
+        Raises:
+            TableDoesNotFit: A column has a type that Delta Lake does not have, or `append_to` writes to the
+                folder. The latter is not checked on an object store without ``obstore``.
+        """
         library = _library()
+        location = folder_url(self.location)
+        if is_object_store(location):
+            with suppress(MissingExtra):
+                check_no_file_log(object_store(location), self.name)
         try:
             library.DeltaTable.create(self.location, schema=schema, mode="ignore")
         except Exception as error:  # a type that Delta Lake does not have raises no exception of its own

@@ -159,6 +159,15 @@ def is_object_store(url: str) -> bool:
     return found is not None and found[1].lower() in SCHEMES
 
 
+def folder_url(location: str) -> str:
+    """The URL of a path; a URL stays as it is.
+
+    >>> folder_url("/data/all panes"), folder_url("s3://lake/panes")
+    ('file:///data/all%20panes', 's3://lake/panes')
+    """
+    return location if is_object_store(location) else Path(location).absolute().as_uri()
+
+
 def shown_url(url: str) -> str:
     """A URL as messages show it: without accounts and options.
 

@@ -23,8 +23,10 @@ from slackwater.ingest.targets.staging_folder import remove_staging_folders, sta
 from slackwater.ingest.targets.table_target import TableTarget
 from slackwater.ingest.units import WHOLE
 from slackwater.sql.database import database_url
+from slackwater.sql.pane_targets import TableDoesNotFit
 from slackwater.tables.manifest import parquet_dataset
 from slackwater.tables.object_store import object_store
+from slackwater.tables.table_address import append_table
 
 SLICE = Slice(WHOLE, 0, 0, 10)
 KEYS: dict[str, Any] = {"time_column": None, "watermark_column": None, "zone": "UTC", "job": "orders"}
@@ -43,6 +45,16 @@ def target_of(kind: str, folder: Path, token: int | None) -> ReplacingTarget[Any
     if token is not None:
         target.fence(token)
     return target
+
+
+@pytest.mark.parametrize("kind", ["delta", "folder", "manifest"])
+def test_a_folder_to_which_append_to_writes_is_refused(tmp_path: Path, kind: str) -> None:
+    append_table(f"parquet:{tmp_path}/copied").prepare(pa.schema([("id", pa.int64())]), create=True)
+    before = sorted(tmp_path.rglob("*"))
+    target = target_of(kind, tmp_path, token=3)
+    with pytest.raises(TableDoesNotFit, match="a folder to which append_to or Spark's file sink writes"):
+        target.pass_fence()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def written(kind: str, folder: Path) -> list[int]:

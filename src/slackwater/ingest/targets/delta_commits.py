@@ -21,6 +21,8 @@ from slackwater.ingest.sources.extracted_rows import Rows
 from slackwater.ingest.sources.spark_columns import Columns
 from slackwater.ingest.targets.replacement import ReplacingTarget, Slice
 from slackwater.sql.identifiers import quote_identifier
+from slackwater.tables.object_store import ObjectStore
+from slackwater.tables.spark_file_log import check_no_file_log
 from slackwater.time import format_instant
 
 LETTERS: Final = "_slackwater_dead_letters"
@@ -55,6 +57,11 @@ class DeltaCommits(ReplacingTarget[StagingArea]):
         """The newest version of the table; None if it does not exist."""
         table = library().DeltaTable
         return table(self.location) if table.is_deltatable(self.location) else None
+
+    def check_folder(self, store: ObjectStore) -> None:
+        """Raise `TableDoesNotFit` if there is no table yet and `append_to` writes to its folder."""
+        if self.open_table() is None:
+            check_no_file_log(store, f"delta:{self.location}")
 
     def check_fence(self, table: Any) -> None:
         """Raise `RunReplaced` if a newer run has committed to this version; nothing if a lock does that."""

@@ -59,6 +59,7 @@ class DeltaObjectsTarget(DeltaCommits[None]):
 
     def pass_fence(self) -> None:
         """Commit the token of the run; a table that does not exist has no runs to fence off."""
+        self.check_folder(self.store)
         failed = library().exceptions.CommitFailedError
         while self.token is not None and (table := self.open_table()) is not None:
             self.check_fence(table)

@@ -31,6 +31,7 @@ from slackwater.ingest.targets.parquet_writer import write_parquet
 from slackwater.ingest.targets.replacement import Slice, StagedRows, StageTask
 from slackwater.ingest.targets.schema_drift import fit
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
+from slackwater.tables.object_store import folder_url, object_store
 
 _LOG: Final = "_delta_log"
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
@@ -55,6 +56,7 @@ class DeltaTarget(DeltaCommits[Path]):
 
     def pass_fence(self) -> None:
         """Record the token of the run next to the table."""
+        self.check_folder(object_store(folder_url(self.location)))
         with fenced(self.folder / _FENCE, self.job, self.token):
             pass
 

@@ -40,6 +40,8 @@ from slackwater.ingest.targets.schema_drift import Fit, fit
 from slackwater.ingest.targets.staging_folder import remove_staging_folders, staging_folder
 from slackwater.tables.folder_records import COMPLETENESS, record_number
 from slackwater.tables.manifest import MANIFEST
+from slackwater.tables.object_store import folder_url, object_store
+from slackwater.tables.spark_file_log import check_no_file_log
 from slackwater.time import instant
 
 _STAGING: Final = "_staging"
@@ -58,10 +60,16 @@ class FolderTarget(ReplacingTarget[Path]):
     # ---- the steps of a replacement
 
     def pass_fence(self) -> None:
-        """Record the token of the run in the folder."""
+        """Record the token of the run in the folder.
+
+        Raises:
+            TableDoesNotFit: `append_to` or Spark's file sink writes to the folder. Its readers would not see
+                the rows.
+        """
         if (self.folder / MANIFEST).exists():
             fix = "set it to manifest, or use another folder"
             raise InvalidArgument("ms.target.layout", "links", "the folder has a manifest", fix=fix)
+        check_no_file_log(object_store(folder_url(str(self.folder))), f"parquet:{self.folder}")
         with fenced(self.folder, self.job, self.token):
             pass
 
