@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import boto3  # type: ignore[import-untyped]  # no stubs
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +32,7 @@ from slackwater.tables.object_store import FolderObjects
 from slackwater.tables.parquet_table import ParquetTable
 from slackwater.tables.table_address import append_table
 from tests.tables.appended import committed_files, rows_in
+from tests.tables.object_store import s3_server
 
 COLUMNS = pa.schema([("key", pa.string()), ("n", pa.int16())])
 FORMATS = ("delta", "parquet")
@@ -532,7 +534,23 @@ def test_folders_of_other_programs_are_refused(tmp_path: Path) -> None:
     assert "has a log that Spark's file sink or an ingestion job writes" in refused(tmp_path / "spark")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "part-0.parquet").touch()
-    assert "contains files that append_to has not written" in refused(tmp_path / "files")
+    message = "contains files that append_to has not written, such as part-0.parquet"
+    assert message in refused(tmp_path / "files")
+
+
+@pytest.mark.proof
+def test_markers_of_folders_on_an_object_store_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server("lake") as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        client = boto3.client("s3", endpoint_url=variables["AWS_ENDPOINT_URL"])
+        for key in ("panes/", "panes/_spark_metadata/"):
+            client.put_object(Bucket="lake", Key=key, Body=b"")
+        table, schema = created("parquet:s3://lake/panes")
+        assert table.append(schema, [], batch(0))
+        client.put_object(Bucket="lake", Key="other/rows.csv", Body=b"1")
+        with pytest.raises(TableDoesNotFit, match=r"has not written, such as rows\.csv"):
+            created("parquet:s3://lake/other")
 
 
 def test_a_folder_that_two_queries_create_at_once_is_used_by_both(

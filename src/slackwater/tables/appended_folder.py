@@ -132,8 +132,9 @@ class AppendedFolder(AppendTable):
     def _create(self, columns: dict[str, str], *, create: bool) -> bool:
         """Write the first entry of the log; returns False if another process did so first."""
         # If another process has created the log meanwhile, this one cannot be written.
-        if any(not key.startswith((LOCK, f"{FOLDER}/")) for key in self.store.keys("")):
-            raise self._misfit("contains files that append_to has not written", _ANOTHER)
+        foreign = next((key for key in self.store.keys("") if _is_foreign(key)), None)
+        if foreign is not None:
+            raise self._misfit(f"contains files that append_to has not written, such as {foreign}", _ANOTHER)
         if not create:
             raise self._misfit("does not exist", "pass create=True, or correct the address")
         first = log_content([self._note_line(FolderNote(columns))])
@@ -296,6 +297,15 @@ class AppendedFolder(AppendTable):
     def _note_line(self, note: FolderNote) -> str:
         located = msgspec.structs.replace(note, location=self.store.url)
         return log_note(self.store.url, slackwater=msgspec.to_builtins(located))
+
+
+def _is_foreign(key: str) -> bool:
+    """Whether another program has written an object; consoles of S3 create empty ones for folders.
+
+    >>> [key for key in ("", "_spark_metadata", "_spark_metadata/0", "part-0.parquet") if _is_foreign(key)]
+    ['part-0.parquet']
+    """
+    return key not in ("", FOLDER) and not key.startswith((LOCK, f"{FOLDER}/"))
 
 
 def _described(schema: pa.Schema) -> dict[str, str]:
