@@ -30,7 +30,7 @@ from slackwater.tables.lake_ledger import BatchCommit
 from slackwater.tables.manifest import ManifestTable
 from slackwater.tables.object_store import FolderObjects
 from slackwater.tables.parquet_table import ParquetTable
-from slackwater.tables.table_address import append_table
+from slackwater.tables.table_address import append_table, lake_table
 from tests.tables.appended import committed_files, rows_in
 from tests.tables.object_store import s3_server
 
@@ -167,10 +167,37 @@ def test_other_addresses_are_refused(wrong: str) -> None:
         append_table(wrong)
 
 
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "//AKIA:hidden@b/p",
+        " s3://AKIA:hidden@b/p",
+        "s3:AKIA:hidden@b/p",
+        "s3:AKIA/hidden@b/p",
+        "AKIA:hidden@b/p",
+        " //AKIA:hid@hidden@b/p",
+        "s3://hidden@b/p",
+        "s3://AKIA:hid\nhidden@b/p",
+    ],
+)
+def test_nothing_before_an_at_sign_is_shown(kind: str, location: str) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        append_table(f"{kind}:{location}")
+    for part in ("hid", "AKIA"):
+        assert part not in str(error.value)
+    if kind == "delta" and location.strip().startswith("s3://"):
+        assert "hid" not in lake_table(f"{kind}:{location}").name
+        return
+    with pytest.raises(InvalidArgument) as error:
+        lake_table(f"{kind}:{location}")
+    assert "hid" not in str(error.value)
+
+
 @pytest.mark.parametrize("slashes", ["/", "//"])
 def test_credentials_in_an_address_are_refused_and_not_shown(slashes: str) -> None:
     for secret in ("hidden", "hid/hidden", "hid/hidden@hidden"):
-        with pytest.raises(InvalidArgument, match=r"contains credentials|names no bucket") as error:
+        with pytest.raises(InvalidArgument, match=r"contains credentials|has no bucket name") as error:
             append_table(f"delta:s3:{slashes}key:{secret}@lake/panes")
         assert "hidden" not in str(error.value)
 

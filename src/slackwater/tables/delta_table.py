@@ -31,7 +31,7 @@ from slackwater.tables.lake_table import (
     column_problems,
     plain_schema,
 )
-from slackwater.tables.object_store import folder_url, is_object_store, object_store
+from slackwater.tables.object_store import folder_url, is_object_store, object_store, without_secret
 from slackwater.tables.pane_fold import DELETED
 from slackwater.tables.spark_file_log import check_no_file_log
 
@@ -63,7 +63,7 @@ class DeltaLakeTable(LakeTable):
     @property
     def name(self) -> str:
         """The table in messages."""
-        return f"delta:{self.location}"
+        return f"delta:{without_secret(self.location)}"
 
     def columns(self) -> pa.Schema | None:
         """The columns of the table; None if it does not exist."""

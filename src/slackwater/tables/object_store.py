@@ -32,6 +32,15 @@ _LONGEST_REASON: Final = 300
 _SAFE: Final = "/=:@!$&()*+,;~"
 """Characters of a path that are not escaped in a URL."""
 
+_KINDS: Final = ("csv", "delta", "iceberg", "json", "parquet", "stream")
+"""The beginnings of addresses of tables."""
+_ACCOUNT: Final = re.compile(
+    rf"\A(\s*(?:(?:(?:{'|'.join((*_KINDS, *SCHEMES))}):|[A-Za-z][A-Za-z0-9+.-]*:(?=//))\s*)*/*).*@",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Everything before the last ``@`` except known schemes. A secret may contain any character, so whatever
+follows a scheme may be an account."""
+
 Result = TypeVar("Result")
 
 
@@ -134,7 +143,7 @@ them, and set them in the environment of the driver and of the executors, as in 
     is_file = parts.scheme.lower() == "file"
     if not is_file and not parts.netloc:
         fix = "write it with two slashes and the bucket, as in s3://bucket/folder"
-        raise InvalidArgument("url", shown_url(url), "names no bucket", fix=fix)
+        raise InvalidArgument("url", shown_url(url), "has no bucket name", fix=fix)
     path = quote(unquote(parts.path.rstrip("/")), safe=_SAFE)
     names_account = parts.scheme in ("abfs", "abfss") and ":" not in parts.netloc  # container@account
     has_account = ("@" in parts.netloc and not names_account) or (":" in parts.netloc and not is_file)
@@ -169,23 +178,25 @@ def folder_url(location: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL as messages show it: without accounts and options.
+    """A URL or the address of a table as messages show it: without options, and nothing before an ``@``.
 
     >>> shown_url("s3://key:secret@bucket/a?token=x"), shown_url("parquet:s3://key:sec/ret@bucket/a")
     ('s3://…@bucket/a?…', 'parquet:s3://…@bucket/a')
+    >>> shown_url("parquet:s3:key:secret@bucket/a"), shown_url("key:secret@bucket")
+    ('parquet:s3:…@bucket/a', '…@bucket')
     """
-    shown = re.sub(r"(?<=:/)(/?)[^/]*@", r"\1…@", without_secret(url))
-    return re.sub(r"[?#].*", "?…", shown, flags=re.DOTALL)
+    return re.sub(r"[?#].*", "?…", _ACCOUNT.sub(r"\1…@", url), flags=re.DOTALL)
 
 
 def without_secret(url: str) -> str:
-    """A URL without an account and its secret; the name of a container of Azure stays.
+    """A URL without an account and its secret; the name of a container of Azure stays, before an account.
 
     >>> without_secret("s3://key:sec/ret@bucket/a"), without_secret("abfss://box@account.example/a")
     ('s3://…@bucket/a', 'abfss://box@account.example/a')
     """
     # A secret may contain slashes, which a URL does not allow there: redact up to the last "@".
-    return re.sub(r"(?<=:/)(/?)[^/@]*:.*@", r"\1…@", url, flags=re.DOTALL)
+    redacted = re.sub(r"(?<=:/)(/?)[^/@]*:.*@", r"\1…@", url, flags=re.DOTALL)
+    return re.sub(r"\b((?:s3|s3a|gs|az):/{1,2})[^/]*@", r"\1…@", redacted, flags=re.IGNORECASE)
 
 
 class FolderObjects(ObjectStore):

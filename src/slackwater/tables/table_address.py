@@ -35,7 +35,7 @@ def append_table(address: str) -> AppendTable:
     slackwater.errors.InvalidArgument: table = '/data/panes': is not the address of a table that files can \
 be appended to; write "delta:LOCATION" or "parquet:LOCATION", with a path or a URL
     """
-    kind, _, rest = str(address).partition(":")
+    kind, rest = _parts(address)
     if kind not in ("delta", "parquet") or not rest:
         raise InvalidArgument(
             "table", shown_url(str(address)), "is not the address of a table that files can be appended to",
@@ -46,6 +46,19 @@ be appended to; write "delta:LOCATION" or "parquet:LOCATION", with a path or a U
     else:
         rest = str(Path(rest).absolute())  # tasks have other working folders
     return AppendedDelta(DeltaLakeTable(rest)) if kind == "delta" else AppendedFolder(rest)
+
+
+def _parts(address: str) -> tuple[str, str]:
+    """The kind of an address and the rest of it; the rest is empty if it is neither a path nor a URL.
+
+    >>> _parts("parquet: s3://lake/panes"), _parts("parquet://lake/panes")
+    (('parquet', 's3://lake/panes'), ('parquet', ''))
+    """
+    kind, _, rest = str(address).partition(":")
+    rest = rest.strip()
+    # A URL without its scheme or slashes is no path: paths are shown as they are, with accounts in them.
+    is_url = rest.startswith("//") or (_SCHEME.match(rest) and "@" in rest and ":/" not in rest)
+    return kind, "" if is_url and kind in ("delta", "parquet") else rest
 
 
 def lake_table(address: str) -> LakeTable:
@@ -65,7 +78,7 @@ def lake_table(address: str) -> LakeTable:
     slackwater.errors.InvalidArgument: table = 'totals': is not the address of a table of files; \
 write "delta:LOCATION", "iceberg:CATALOG/NAMESPACE.TABLE" or "parquet:FOLDER"
     """
-    kind, _, rest = str(address).partition(":")
+    kind, rest = _parts(address)
     if kind == "delta" and rest:
         return DeltaLakeTable(rest)
     if kind == "iceberg" and rest:
