@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sql
 
@@ -25,7 +24,13 @@ from slackwater.tables.append_table import AppendTable
 from slackwater.tables.folder_records import folder_completeness
 from slackwater.tables.lake_table import LakeTable
 from slackwater.tables.manifest import manifest_completeness
-from slackwater.tables.object_store import is_object_store, shown_url, without_secret
+from slackwater.tables.object_store import (
+    is_object_store,
+    local_folder,
+    object_store,
+    shown_url,
+    without_secret,
+)
 from slackwater.tables.table_address import append_table, lake_table
 
 FORMS: Final = (
@@ -157,7 +162,7 @@ def read_all_completeness(table: str) -> dict[str, Completeness]:
 def _local_folder(table: str, kind: str, location: str) -> Path | None:
     """The folder of a path or a ``file:`` URL; None for a Parquet table on an object store."""
     if location.startswith("file:"):
-        return Path(unquote(urlsplit(location).path))
+        return local_folder(object_store(location))
     if location and "://" not in location:
         return Path(location)
     if kind == "parquet" and is_object_store(location):

@@ -144,6 +144,9 @@ them, and set them in the environment of the driver and of the executors, as in 
     if not is_file and not parts.netloc:
         fix = "write it with two slashes and the bucket, as in s3://bucket/folder"
         raise InvalidArgument("url", shown_url(url), "has no bucket name", fix=fix)
+    if is_file and parts.netloc.lower() not in ("", "localhost"):
+        fix = "write a path of this machine with three slashes, as in file:///data/orders"
+        raise InvalidArgument("url", shown_url(url), "has the name of a host", fix=fix)
     path = quote(unquote(parts.path.rstrip("/")), safe=_SAFE)
     names_account = parts.scheme in ("abfs", "abfss") and ":" not in parts.netloc  # container@account
     has_account = ("@" in parts.netloc and not names_account) or (":" in parts.netloc and not is_file)
