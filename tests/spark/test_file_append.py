@@ -281,6 +281,15 @@ def test_files_on_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert DeltaTable("s3://lake/all panes").to_pyarrow_table().num_rows == 40
 
 
+def test_plain_columns_that_differ_in_case_only_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    df = shop(spark, tmp_path, Batch([("a", 5, 1)], 0, None))
+    keyed = stream(df, event_time="at", watermark=lag("0 seconds")).key_by("key")
+    panes = keyed.window(windows.fixed("10 seconds")).agg(Window_Start=windows.sum("value"))
+    with pytest.raises(InvalidArgument, match="Spark ignores case in names"):
+        panes.append_to(f"parquet:{tmp_path}/out", create=True, flat=True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_wrong_arguments_are_refused_before_the_query_starts(spark: SparkSession, tmp_path: Path) -> None:
     df = shop(spark, tmp_path, Batch([("a", 5, 1)], 0, None))
     with pytest.raises(InvalidArgument, match="is not the address of a table that files can be appended to"):

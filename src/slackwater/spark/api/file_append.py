@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from slackwater.errors import InvalidArgument
 from slackwater.progress.completeness import Completeness
 from slackwater.spark.api.dataflow import Dataflow
+from slackwater.spark.api.key_columns import check_distinct
 from slackwater.spark.api.pane_sink import SinkIdentity, register_sink
 from slackwater.spark.internals import pins_threads
 from slackwater.spark.runtime.file_output import FileOutput
@@ -64,6 +65,7 @@ def append_rows(
             "append_to", "batch input", "is not streaming",
             fix="write to_df() with its own writer, as in to_df().write.parquet(folder)",
         )  # fmt: skip
+    check_distinct(dataflow.spark, reader.schema.names)
     target = append_table(table)
     own = output_arrow_schema(reader.schema)
     columns = target.prepare(own, create=create)
