@@ -237,7 +237,7 @@ class Panes(StreamOperations):
         """A stream writer that appends every pane to a Delta Lake table or a folder of Parquet files.
 
         The rows are those of `to_df`. The tasks that compute them write the files themselves, so they do not
-        pass through the JVM: with many panes, batches take about half the time that they take with
+        pass through the JVM: with many panes, batches take half to two thirds of the time that they take with
         ``to_df().writeStream.format("parquet")``. Each batch is one commit of the table, which also records
         the batch, so that it is applied once, and up to which time the table is complete; see
         `complete_until`.
@@ -245,7 +245,7 @@ class Panes(StreamOperations):
         Args:
             table: ``delta:LOCATION``, written with the package deltalake, or ``parquet:LOCATION``, each with
                 a path or the URL of an object store. The folder of a Parquet table is read with
-                ``spark.read.parquet``, which knows the files of committed batches.
+                ``spark.read.parquet``, which reads only committed files.
             create: Create the table if it does not exist.
             flat: Write plain columns, without the structs ``window`` and ``pane``; see `to_df`.
             identity: The identity under which batches are recorded; the id of the query if omitted. It

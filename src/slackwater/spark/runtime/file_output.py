@@ -71,7 +71,7 @@ class FileOutput:
     def encode(
         self, bucket: int, rows: pl.DataFrame | None, output: BucketOutput | None
     ) -> pd.DataFrame | None:
-        """Add a piece of the rows to the file; with the last piece, tell the driver about it."""
+        """Add a piece of the rows to the file; with the last piece, return the report of the bucket."""
         query = running_query()
         if rows is not None and rows.height:
             if self._file is None:
