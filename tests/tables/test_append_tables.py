@@ -222,6 +222,13 @@ def test_types_that_delta_lake_does_not_have_are_refused(tmp_path: Path) -> None
         append_table(f"delta:{tmp_path}/t").prepare(intervals, create=True)
 
 
+def test_types_that_parquet_does_not_have_are_refused(tmp_path: Path) -> None:
+    columns = pa.schema([("took", pa.month_day_nano_interval())])
+    with pytest.raises(TableDoesNotFit, match=r"cannot be written: .*; cast the columns to types"):
+        append_table(f"parquet:{tmp_path}/t").prepare(columns, create=True)
+    assert not (tmp_path / "t").exists()
+
+
 def test_partitioned_delta_tables_are_refused(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path / "t"), COLUMNS, partition_by=["key"])
     with pytest.raises(TableDoesNotFit, match="is partitioned by key"):
@@ -574,6 +581,8 @@ def test_markers_of_folders_on_an_object_store_are_ignored(monkeypatch: pytest.M
         for key in ("panes/", "panes/_spark_metadata/"):
             client.put_object(Bucket="lake", Key=key, Body=b"")
         table, schema = created("parquet:s3://lake/panes")
+        with pytest.raises(InvalidArgument, match="the driver cannot see the files"):
+            table.append(schema, [AppendedFile("part-missing.parquet", 1)], batch(0))
         assert table.append(schema, [], batch(0))
         client.put_object(Bucket="lake", Key="other/rows.csv", Body=b"1")
         with pytest.raises(TableDoesNotFit, match=r"has not written, such as rows\.csv"):

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from slackwater import time
 from slackwater._arrow_types import nullable_schema
@@ -117,6 +118,7 @@ class AppendedFolder(AppendTable):
         schema = nullable_schema(
             schema
         )  # whether a field may be null depends on how an expression is written
+        self._check_types(schema)
         columns = _described(schema)
         try:
             found = self._newest()
@@ -128,6 +130,13 @@ class AppendedFolder(AppendTable):
             fix = "check the path and its permissions"
             raise self._misfit(f"cannot be used: {error}", fix) from error
         return schema
+
+    def _check_types(self, schema: pa.Schema) -> None:
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), schema).close()
+        except pa.ArrowException as error:
+            fix = "cast the columns to types that Parquet has"
+            raise self._misfit(f"cannot be written: {error}", fix) from error
 
     def _create(self, columns: dict[str, str], *, create: bool) -> bool:
         """Write the first entry of the log; returns False if another process did so first."""

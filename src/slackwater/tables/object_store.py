@@ -101,7 +101,11 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def size(self, key: str) -> int:
-        """The size of an object in bytes."""
+        """The size of an object in bytes.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
 
     @abstractmethod
     def keys(self, folder: str) -> list[str]:
@@ -342,7 +346,19 @@ class RemoteObjects(ObjectStore):
 
     def size(self, key: str) -> int:
         """Ask for the metadata of an object."""
-        return self._ask(lambda store: int(_library().head(store, key)["size"]))
+
+        def request(store: Any) -> int | None:
+            try:
+                return int(_library().head(store, key)["size"])
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+
+        found = self._ask(request)
+        if found is None:
+            raise FileNotFoundError(self.url_of(key))
+        return found
 
     def keys(self, folder: str) -> list[str]:
         """List all objects."""
