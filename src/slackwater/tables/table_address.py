@@ -56,7 +56,7 @@ def _parts(address: str) -> tuple[str, str]:
     """
     kind, _, rest = str(address).partition(":")
     rest = rest.strip()
-    # A URL without its scheme or slashes is no path: paths are shown as they are, with accounts in them.
+    # Refuse a URL without its scheme or slashes: as a path, it would be shown with its account.
     is_url = rest.startswith("//") or (_SCHEME.match(rest) and "@" in rest and ":/" not in rest)
     return kind, "" if is_url and kind in ("delta", "parquet") else rest
 
