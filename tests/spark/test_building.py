@@ -17,6 +17,7 @@ from pyspark.sql import functions as sql
 from slackwater import windows
 from slackwater.errors import InvalidArgument, InvalidDuration
 from slackwater.progress.watermark_policies import lag
+from slackwater.spark import session as session_module
 from slackwater.spark.api.stream import stream
 from slackwater.spark.internals import ROCKSDB
 from slackwater.spark.session import (
@@ -369,7 +370,8 @@ def test_an_interpreter_that_cannot_run_workers_raises(
     if script is not None:
         python.write_text(f"{script.format(python=sys.executable)}\n")
         python.chmod(0o755)
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    # Not pythonExec of the context: an earlier test may still be starting workers in the background.
+    monkeypatch.setattr(session_module, "worker_python", lambda _: str(python))
     with pytest.raises(InvalidArgument, match=f"PYSPARK_PYTHON = '{python}': {message}"):
         check_session(spark)
     monkeypatch.delenv(WORKER_PYTHON)
@@ -383,7 +385,7 @@ def test_another_interpreter_that_can_run_workers_is_accepted(
     python = tmp_path / "wrapped"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    monkeypatch.setattr(session_module, "worker_python", lambda _: str(python))
     check_session(spark)
 
 
