@@ -37,16 +37,16 @@ ENGINES: Final = {
 """The module of each engine, and its environment: this one for None."""
 ROWS: Final = 10_000_000
 FEWER_ROWS: Final = {
-    ("spark", "sliding"): 2_000_000,
-    ("spark", "sessions"): 2_000_000,
+    **dict.fromkeys((("spark", name) for name in WORKLOADS), 2_000_000),
     ("bytewax", "tumbling"): 200_000,
     ("bytewax", "sliding"): 100_000,
     ("bytewax", "sessions"): 200_000,
+    ("pathway", "tumbling"): 2_000_000,
     ("pathway", "sliding"): 2_000_000,
-    ("pathway", "sessions"): 2_000_000,
-    **dict.fromkeys((("quix", name) for name in WORKLOADS), 1_000_000),
+    ("pathway", "sessions"): 200_000,
+    **dict.fromkeys((("quix", name) for name in WORKLOADS), 200_000),
 }
-"""Where an engine needs more than two minutes for `ROWS`, it gets fewer."""
+"""Where an engine needs more than two minutes or 10 GiB of memory for `ROWS`, it gets fewer."""
 RATE: Final = 10_000
 """Bids per second of event time."""
 START: Final = 1_704_067_200_000
