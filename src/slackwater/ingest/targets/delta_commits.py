@@ -59,7 +59,7 @@ class DeltaCommits(ReplacingTarget[StagingArea]):
         return table(self.location) if table.is_deltatable(self.location) else None
 
     def check_folder(self, store: ObjectStore) -> None:
-        """Raise `TableDoesNotFit` if there is no table yet and `append_to` writes to its folder."""
+        """Raise `TableDoesNotFit` if `append_to` writes to the folder and no Delta table is in it."""
         if self.open_table() is None:
             check_no_file_log(store, f"delta:{self.location}")
 
