@@ -35,6 +35,7 @@ from slackwater.windows import (
     top_n,
 )
 from slackwater.windows.accumulations.applied import Applied
+from slackwater.windows.engine.blobs import decode
 from slackwater.windows.engine.window_state import WindowState
 from slackwater.windows.triggers import DEFAULT_TRIGGER, OrFinally, Trigger
 from tests.support.sampling import sampled
@@ -160,7 +161,7 @@ def test_a_removed_accumulation_leaves_nothing_behind(window: Window) -> None:
     query.change(accumulations=COUNT)
     rows = query.step(("a", 2)).panes.select("n", "retraction").rows()
     assert set(rows) == {(1, True), (2, False)}
-    stored = [pl.read_ipc_stream(data[1:-4]).columns for data in query.blobs.values()]
+    stored = [decode(data, "blob").columns for data in query.blobs.values()]
     assert not [name for columns in stored for name in columns if "total" in name]
     # Added again under the same name, it does not find the former partials.
     query.change(accumulations=both, on_change="since_change")

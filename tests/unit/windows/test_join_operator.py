@@ -277,12 +277,12 @@ def test_damaged_or_missing_state_raises() -> None:
         joined.load(_with_version(saved, 3), blobs)
 
     whole = blobs["left-0"]
-    for damaged in (whole[:-1], whole[:20] + b"\xff" + whole[21:], b"\x01"):
+    for damaged in (whole[:-1], whole[:20] + bytes((whole[20] ^ 1,)) + whole[21:], b"\x01"):
         blobs["left-0"] = damaged
         with pytest.raises(CorruptState, match="blob left-0 of a time-bounded join"):
             joined.step(joined.load(saved, blobs), right=rows(("x", 1, "r1")))
-    blobs["left-0"] = _with_version(whole, 2)
-    with pytest.raises(UnsupportedStateVersion, match="version 2"):
+    blobs["left-0"] = _with_version(whole, 3)
+    with pytest.raises(UnsupportedStateVersion, match="version 3"):
         joined.step(joined.load(saved, blobs), right=rows(("x", 1, "r1")))
     del blobs["left-0"]
     with pytest.raises(CorruptState, match="is in the index but not in the store"):

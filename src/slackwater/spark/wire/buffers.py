@@ -7,7 +7,6 @@ of calls into a stateful operator does not depend on the number of keys.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -228,12 +227,11 @@ def pack(frame: pl.DataFrame) -> bytes:
     >>> unpack(pack(pl.DataFrame({"a": [1]}))).rows()
     [(1,)]
     """
-    import polars as pl  # not needed by the clock, whose processes would start later for it
+    from slackwater.windows.engine.frame_bytes import (
+        write_frame,
+    )  # not needed by the clock, which starts faster
 
-    buffer = io.BytesIO()
-    # Nested text in the newest layout would contain the text of all rows that go to other buckets.
-    frame.write_ipc_stream(buffer, compression="lz4", compat_level=pl.CompatLevel.oldest())
-    return buffer.getvalue()
+    return write_frame(frame)
 
 
 def unpack(payload: bytes) -> pl.DataFrame:
@@ -243,9 +241,9 @@ def unpack(payload: bytes) -> pl.DataFrame:
     >>> unpack(pack(pl.DataFrame({"a": ["x"]}))).columns
     ['a']
     """
-    import polars as pl  # see above
+    from slackwater.windows.engine.frame_bytes import read_frame  # see above
 
-    return pl.read_ipc_stream(io.BytesIO(payload))
+    return read_frame(payload)
 
 
 def buffer_batch(buffers: Iterable[tuple[int, Header, bytes | None]]) -> pa.RecordBatch:
