@@ -30,6 +30,7 @@ NAMES = (
     "spark_joins",
     "growth",
     "streams_spark",
+    "stream_panes",
     "lake_merge_cost",
     "lake_merges",
 )

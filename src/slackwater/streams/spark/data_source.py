@@ -21,7 +21,6 @@ from slackwater.spark.internals import register_source
 from slackwater.spark.runtime.sink_progress import CompletenessClaim
 from slackwater.spark.versions import needs, read_in_one_batch, stream_reader
 from slackwater.sql.database import database_url, has_password, redacted_url, resolved_address
-from slackwater.streams.log.catalog import Stream
 from slackwater.streams.spark.format_options import REGISTERED, FormatOptions
 from slackwater.streams.spark.stream_columns import spark_schema
 from slackwater.streams.spark.stream_sink import StreamAppend, StreamSink
@@ -106,9 +105,9 @@ def register(spark: SparkSession, stores: Mapping[str, str] | None = None) -> No
     register_source(spark, RegisteredFormat)
 
 
-def open_stream(options: Mapping[str, str]) -> Stream:
-    """Open the stream that some options of the data source name, in this process."""
-    return FormatOptions.of(options, _registered).open()
+def format_options(given: Mapping[str, str]) -> FormatOptions:
+    """Validate options of the data source, with the stores that were registered in this process."""
+    return FormatOptions.of(given, _registered)
 
 
 def register_noting(spark: SparkSession, claim: CompletenessClaim) -> str:

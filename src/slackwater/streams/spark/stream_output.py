@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from slackwater._suggestions import available
 from slackwater.errors import InvalidArgument
+from slackwater.spark.api.pane_output import PaneDataflow
 from slackwater.spark.api.panes import Panes
 from slackwater.spark.api.stream_inputs import quoted
-from slackwater.spark.internals import is_remote
+from slackwater.spark.internals import is_remote, pins_threads
+from slackwater.spark.versions import output_arrow_schema
 from slackwater.spark.wire.wire_columns import REPORT
 from slackwater.streams.log.catalog import Stream
-from slackwater.streams.spark.data_source import open_stream, register_noting, store_option
+from slackwater.streams.spark.data_source import format_options, register_noting, store_option
+from slackwater.streams.spark.staged_output import StagedOutput, StreamCommits
 
 
 def write_stream(
@@ -32,6 +35,9 @@ def write_stream(
     ``window_end``, the values, and ``retraction`` if panes are retracted. Every batch is stored once, in one
     commit with the time up to which its results are complete. So a job that reads the stream with
     `read_stream` gets its watermark from there, and windows over a derived stream fire.
+
+    The tasks that compute the panes write the files of the stream, so the panes do not pass through the JVM.
+    On Spark Connect they do.
 
     If the query has ended its stream (``flush``), the time is the end of the year 9999.
 
@@ -67,15 +73,26 @@ agg(…) returns
             "panes", "a batch DataFrame", "is not streaming",
             fix='write to_df(flat=True) with write.format("slackwater")',
         )  # fmt: skip
-    rows = dataflow.to_df(flush=flush, reports=True)
-    located = store_option(rows.sparkSession, store)
+    located = store_option(dataflow.spark, store)
     options = {"store": located, "stream": name, "key": key, "writer": writer, "takeover_from": takeover_from}
     given = {option: value for option, value in options.items() if value is not None}
+    if is_remote(dataflow.spark):  # the server has to reach the store, not this process
+        return _through_sink(dataflow, given, flush=flush)
+    parsed, reader = format_options(given), dataflow.flat_reader
+    _check_columns(name, parsed.open(), reader.schema.names, key)
+    if not pins_threads(dataflow.spark):  # a job that a function starts does not know its query
+        return _through_sink(dataflow, given, flush=flush)
+    output = StagedOutput(parsed, reader, output_arrow_schema(reader.schema))
+    commits = StreamCommits(parsed, dataflow.claim)
+    return dataflow.last(output, flush=flush).writeStream.foreachBatch(commits).outputMode("append")
+
+
+def _through_sink(dataflow: PaneDataflow, options: Mapping[str, str], *, flush: bool) -> DataStreamWriter:
+    """The same through the data source, whose tasks get the panes as rows."""
+    rows = dataflow.to_df(flush=flush, reports=True)
     flat = rows.select(*dataflow.flat_columns, quoted(REPORT))
-    if not is_remote(rows.sparkSession):  # otherwise the server has to reach the store, not this process
-        _check_columns(name, open_stream(given), [column for column in flat.columns if column != REPORT], key)
     format_ = register_noting(rows.sparkSession, dataflow.claim)
-    return flat.writeStream.format(format_).options(**given).outputMode("append")
+    return flat.writeStream.format(format_).options(**options).outputMode("append")
 
 
 def _check_columns(name: str, stream: Stream, columns: Sequence[str], key: str | None) -> None:

@@ -25,7 +25,6 @@ from slackwater.spark.runtime.query_identity import running_query
 from slackwater.spark.runtime.sink_progress import (
     BucketProgress,
     CompletenessClaim,
-    stated_completeness,
     without_reports,
 )
 from slackwater.spark.versions import DataSourceStreamArrowWriter
@@ -88,39 +87,53 @@ class StreamSink(DataSourceStreamArrowWriter):
         written = [message for message in messages if isinstance(message, TaskOutput)]
         if not written:
             return
-        committer = written[0].committer
-        name = self._options.writer or (committer.query if committer else None)
-        if name is None:
-            fix = 'write .option("writer", "some-id-of-this-query")'
-            raise InvalidArgument(
-                "writer", None, "is required: Spark did not report the id of the query", fix=fix
-            )
-        if committer is not None:
-            committer = replace(committer, takeover_from=self._options.takeover_from)
-        commit = partial(self._commit, _staged(messages), batchId + 1, committer)
-        time = noted_time(stated_completeness(self._claim, written))
-        writer = TransactionalWriter(self._options.open(), name)
-        if time is None:
-            with writer:
-                commit(writer, None)
-            return
-        # not closed: marks wait for the next batch of the query
-        if (rejected := commit(writer, time)) is not NoteResult.OK:
-            _log.warning("batch %s of writer %s could not note its time: %s", batchId, name, rejected)
-            commit(writer, None)
-
-    def _commit(
-        self,
-        staged: Sequence[StagedBatch],
-        number: int,
-        committer: Committer | None,
-        writer: TransactionalWriter,
-        time: int | None,
-    ) -> NoteResult:
-        return writer.commit_staged(staged, time=time, number=number, committer=committer)
+        progress = [one for message in written for one in message.progress]
+        commit_batch(self._options, self._claim, batchId, written[0].committer, _staged(messages), progress)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: files that are not committed are collected later."""
+
+
+def commit_batch(
+    options: FormatOptions,
+    claim: CompletenessClaim | None,
+    batch: int,
+    committer: Committer | None,
+    staged: Sequence[StagedBatch],
+    progress: Sequence[BucketProgress],
+) -> None:
+    """Commit the staged batches of a micro-batch, unless it was committed before.
+
+    Args:
+        options: The stream, and the writer id.
+        claim: How the time that the commit notes follows from the progress; None to note none.
+        batch: The number of the micro-batch.
+        committer: The query; None if Spark did not report it.
+        staged: What the tasks of the batch have written.
+        progress: The progress of the buckets.
+
+    Raises:
+        InvalidArgument: Neither the options nor Spark name a writer id.
+    """
+    name = options.writer or (committer.query if committer else None)
+    if name is None:
+        fix = 'write .option("writer", "some-id-of-this-query")'
+        raise InvalidArgument(
+            "writer", None, "is required: Spark did not report the id of the query", fix=fix
+        )
+    if committer is not None:
+        committer = replace(committer, takeover_from=options.takeover_from)
+    time = noted_time(Completeness() if claim is None else claim.stated(progress))
+    writer = TransactionalWriter(options.open(), name)
+    commit = partial(writer.commit_staged, staged, number=batch + 1, committer=committer)
+    if time is None:
+        with writer:
+            commit()
+        return
+    # not closed: marks wait for the next batch of the query
+    if (rejected := commit(time=time)) is not NoteResult.OK:
+        _log.warning("batch %s of writer %s could not note its time: %s", batch, name, rejected)
+        commit()
 
 
 def noted_time(stated: Completeness) -> int | None:
@@ -152,26 +165,55 @@ def write_task(
     ...     [(segment, location.events) for segment, location in output.staged]
     [(0, 1)]
     """
-    stream = options.open()
-    routing = Routing(stream.epochs())
-    staged: list[StagedBatch] = []
-    for whole in _gathered(batches, Batching().bytes):
-        events = as_batch(whole, stream.columns)
-        keys = None if options.key is None else routing_keys(events, options.key)
-        staged += stage_batch(stream, routing, events, as_points(keys, events), transaction=True)
-    return TaskOutput(staged, committer)
-
-
-def _gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """Combine small batches, so that there are fewer and larger files."""
-    gathered: list[pa.RecordBatch] = []
+    events = StagedEvents(options)
     for batch in batches:
-        gathered += [batch] if batch.num_rows else []
-        if sum(one.nbytes for one in gathered) >= size:
-            yield pa.concat_batches(gathered)
-            gathered = []
-    if gathered:
-        yield pa.concat_batches(gathered)
+        events.add(batch)
+    return TaskOutput(events.take(), committer)
+
+
+class StagedEvents:
+    """Events of a task, in staged files of a stream; small batches are combined to fewer files.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from slackwater.streams.log.catalog import Streams
+    >>> with TemporaryDirectory() as folder:
+    ...     options = FormatOptions(f"sqlite:///{folder}/store.db", "shop/bids")
+    ...     with Streams.open(options.store, create=True) as streams:
+    ...         stream = streams.create("shop/bids")
+    ...     events = StagedEvents(options)
+    ...     events.add(pa.record_batch({"value": [b"a"]}))
+    ...     events.add(pa.record_batch({"value": [b"b"]}))
+    ...     [location.events for _, location in events.take()]
+    [2]
+    """
+
+    def __init__(self, options: FormatOptions) -> None:
+        self._stream = options.open()
+        self._key = options.key
+        self._routing = Routing(self._stream.epochs())
+        self._size = Batching().bytes
+        self._waiting: list[pa.RecordBatch] = []
+        self._staged: list[StagedBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add events; they are written when there are enough of them."""
+        self._waiting += [batch] if batch.num_rows else []
+        if sum(one.nbytes for one in self._waiting) >= self._size:
+            self._write()
+
+    def take(self) -> list[StagedBatch]:
+        """Write the events that are waiting, and return all batches that were staged since the last call."""
+        self._write()
+        staged, self._staged = self._staged, []
+        return staged
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        events = as_batch(pa.concat_batches(self._waiting), self._stream.columns)
+        self._waiting = []
+        points = as_points(None if self._key is None else routing_keys(events, self._key), events)
+        self._staged += stage_batch(self._stream, self._routing, events, points, transaction=True)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedBatch]:
