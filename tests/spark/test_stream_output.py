@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import slackwater as sw
 from slackwater.spark.api.panes import Panes
@@ -134,6 +135,28 @@ def test_a_repeated_batch_is_stored_once(spark: SparkSession, tmp_path: Path) ->
         )
         assert events(stream) == once
         assert max(time for time in noted(stream) if time is not None) >= 23 * SECOND
+
+
+def test_a_writer_id_belongs_to_one_query(spark: SparkSession, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    write_rows(tmp_path / "in")
+
+    def run(checkpoint: str, takeover_from: str | None = None) -> StreamingQuery:
+        rows = panes(spark, tmp_path / "in")
+        writer = sw.write_stream(
+            rows, "shop/totals", store=store, writer="totals", takeover_from=takeover_from
+        )
+        return ended(writer.option("checkpointLocation", str(tmp_path / checkpoint)))
+
+    with Streams.open(store, create=True) as streams:
+        stream = streams.create("shop/totals", columns=COLUMNS)
+        owner = run("first")
+        once = events(stream)
+        with pytest.raises(Exception, match=r"belongs to query .*takeover_from"):
+            run("second")
+        assert events(stream) == once
+        run("third", takeover_from=str(owner.id))
+        assert len(events(stream)) == 2 * len(once), "a query that takes over appends its own batches"
 
 
 def test_a_batch_that_fails_in_a_task_stores_nothing(spark: SparkSession, tmp_path: Path) -> None:

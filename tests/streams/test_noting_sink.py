@@ -12,6 +12,7 @@ from slackwater.spark.runtime.sink_progress import BucketProgress, CompletenessC
 from slackwater.sql.commit_owner import Committer, IdentityInUse
 from slackwater.streams.log.catalog import Stream, Streams
 from slackwater.streams.log.scan import scan
+from slackwater.streams.log.writer import Batching
 from slackwater.streams.settings import MarkSettings, StreamSettings
 from slackwater.streams.spark.format_options import FormatOptions, close_stores
 from slackwater.streams.spark.stream_sink import StreamSink, TaskOutput, write_task
@@ -47,6 +48,15 @@ def noted(stream: Stream) -> list[WriterMark]:
 
 def events(stream: Stream) -> list[int]:
     return [row["n"] for batch in scan(stream, stream.head()) for row in batch.events.to_pylist()]
+
+
+def test_a_large_batch_of_spark_is_stored_in_several(options: FormatOptions) -> None:
+    rows = 3 * Batching().bytes // 8
+    numbers = pa.record_batch({"n": pa.array(range(rows), pa.int64())})
+    sink, written = StreamSink(options), write_task(options, iter([numbers]), Committer("q", "run"))
+    assert [location.events for _, location in written.staged] == [rows // 3] * 3
+    sink.commit([written], 0)
+    assert events(options.open()) == list(range(rows))
 
 
 def test_a_commit_notes_the_lowest_watermark_of_the_buckets(options: FormatOptions) -> None:

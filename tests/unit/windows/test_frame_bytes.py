@@ -82,6 +82,7 @@ def test_nulls_and_columns_of_other_types_come_back(rows: int) -> None:
                 "only nulls": pl.Series([None] * rows, dtype=pl.Int64),
                 "no type": pl.Series([None] * rows, dtype=pl.Null),
                 "constant": pl.Series([LOWEST] * rows, dtype=pl.Int64),
+                "": pl.Series(list(numbers), dtype=pl.Int64),
                 "narrow": pl.Series([number % 100 for number in numbers], dtype=pl.Int8),
                 "unsigned": pl.Series([2**64 - 1 - number for number in numbers], dtype=pl.UInt64),
                 "fraction": [number / 7 for number in numbers],

@@ -6,6 +6,8 @@ look like repeated ones. The owner is recorded with the number of commits that t
 
 from __future__ import annotations
 
+from typing import Final
+
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
@@ -19,6 +21,9 @@ from slackwater.streams.log.writer_session import WriterSession
 _owners = schema.writer_queries
 
 
+_ANOTHER: Final = 'use another writer id: writer="…" in sw.write_stream, or option("writer", "…")'
+
+
 class StaleCommit(StreamError):
     """A commit older than the last one of its writer: the checkpoint does not match the stream."""
 
@@ -30,7 +35,7 @@ class StaleCommit(StreamError):
         super().__init__(
             f"commit {number} of writer {writer!r} is older than commit {last}, which is already in stream "
             f"{stream!r}: another run of this query is ahead, its checkpoint was restored from a backup, or "
-            f'the writer id was used before; stop the other run, or set another option("writer", …)'
+            f"the writer id was used before; stop the other run, or {_ANOTHER}"
         )
 
 
@@ -72,14 +77,14 @@ def claim_number(
         known,
         committer,
         subject=f"writer {session.writer!r} of stream {stream.name!r}",
-        another='set another option("writer", …)',
+        another=_ANOTHER,
     )
     if row is not None and row.last != last:
         raise IdentityInUse(
             f"writer {session.writer!r} of stream {stream.name!r}",
             f"was used outside of query {row.query}: its last number is {last}, and that of the query is "
             f"{row.last}",
-            'set another option("writer", …), with a new checkpoint',
+            f"{_ANOTHER}, with a new checkpoint",
         )
     before = last if admitted.numbered_anew else 0 if row is None else row.before
     if before + number < last:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final
 
 from slackwater.errors import InvalidArgument, StoreReplaced
@@ -21,6 +22,8 @@ REGISTERED: Final = "registered:"
 """Prefix of a reference to a store that was registered with the session."""
 
 _opened: Final[dict[tuple[int, str], Streams]] = {}
+_lock: Final = Lock()
+"""Several queries commit to streams at the same time, each in a thread of the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,17 @@ max_events, headers, key, writer, takeover_from
         """Open the stream; connections to its store are kept and reused in this process."""
         # by process id, because a forked process must not use the connections of its parent
         here = (os.getpid(), self.store)
-        if here not in _opened:
-            _opened[here] = Streams.open(self.store)
+        with _lock:
+            if here not in _opened:
+                _opened[here] = Streams.open(self.store)
+            streams = _opened[here]
         try:
-            return _opened[here].get(self.stream)
+            return streams.get(self.stream)
         except StoreReplaced:
-            _opened.pop(here).close()  # a later call opens the store that is there now
+            with _lock:  # a later call opens the store that is there now
+                if _opened.get(here) is streams:
+                    del _opened[here]
+            streams.close()
             raise
 
 

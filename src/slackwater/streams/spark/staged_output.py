@@ -70,7 +70,8 @@ class StagedOutput:
                 self._events.add(batch)
         if output is None:
             return None
-        query, staged = running_query(), [] if self._events is None else self._events.take()
+        query = running_query()
+        staged = [] if self._events is None else self._events.take()
         located = [(segment, asdict(location)) for segment, location in staged]
         return pd.DataFrame(
             {
@@ -83,10 +84,12 @@ class StagedOutput:
         )
 
     def close(self) -> None:
-        """Do nothing: the files of a bucket are complete when it ends."""
+        """Forget the stream: the files of a bucket are complete when it ends."""
+        self._events = None
 
     def abort(self) -> None:
-        """Do nothing: files that are not committed are collected later."""
+        """Forget the stream: files that are not committed are collected later."""
+        self._events = None
 
 
 @dataclass(frozen=True)
@@ -102,14 +105,14 @@ class StreamCommits:
 
     def commit(self, buckets: Iterable[dict[str, Any]], number: int) -> None:
         """Commit the files of a batch, given what its buckets have sent."""
-        several = list(buckets)
-        if not several:
+        reports = list(buckets)
+        if not reports:
             return
         commit_batch(
             self.options,
             self.claim,
             number,
-            Committer(several[0]["query"], several[0]["run"]),
-            [one for bucket in several for one in _staged.decode(bucket["staged"])],
-            [msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in several],
+            Committer(reports[0]["query"], reports[0]["run"]),
+            [one for bucket in reports for one in _staged.decode(bucket["staged"])],
+            [msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in reports],
         )

@@ -36,8 +36,9 @@ def write_stream(
     commit with the time up to which its results are complete. So a job that reads the stream with
     `read_stream` gets its watermark from there, and windows over a derived stream fire.
 
-    The tasks that compute the panes write the files of the stream, so the panes do not pass through the JVM.
-    On Spark Connect they do.
+    The tasks that compute the panes write the files of the stream, one for each bucket with panes. On Spark
+    Connect, and with ``PYSPARK_PIN_THREAD=false``, the panes pass through the JVM instead. Set the writer id
+    and the key by the arguments: the returned writer ignores ``option("writer", …)`` and the like.
 
     If the query has ended its stream (``flush``), the time is the end of the year 9999.
 

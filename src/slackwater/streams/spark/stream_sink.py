@@ -4,8 +4,9 @@ A streaming query commits with its query id as writer and its batch number, so a
 stored once. A writer id of the user belongs to the first query that commits under it. A batch job commits
 once, at its end. Files of failed attempts are collected later.
 
-If the rows come with the reports of buckets (`write_stream`), each commit notes the watermark of the query,
-so the stream drives windows. A writer that notes time stays in the stream between batches: marks wait for it.
+If the rows come with the reports of buckets, as those of `write_stream` do on Spark Connect, each commit
+notes the watermark of the query, so the stream drives windows. A writer that notes time stays in the stream
+between batches: marks wait for it.
 """
 
 from __future__ import annotations
@@ -191,15 +192,22 @@ class StagedEvents:
         self._stream = options.open()
         self._key = options.key
         self._routing = Routing(self._stream.epochs())
-        self._size = Batching().bytes
+        self._limit = Batching().bytes
         self._waiting: list[pa.RecordBatch] = []
+        self._size = 0
+        """The bytes of the batches that are waiting."""
         self._staged: list[StagedBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add events; they are written when there are enough of them."""
-        self._waiting += [batch] if batch.num_rows else []
-        if sum(one.nbytes for one in self._waiting) >= self._size:
-            self._write()
+        # A reader reads a stored batch as a whole, so a large one is divided.
+        rows = max(1, batch.num_rows * self._limit // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            part = batch.slice(start, rows)
+            self._waiting.append(part)
+            self._size += part.nbytes
+            if self._size >= self._limit:
+                self._write()
 
     def take(self) -> list[StagedBatch]:
         """Write the events that are waiting, and return all batches that were staged since the last call."""
@@ -211,7 +219,7 @@ class StagedEvents:
         if not self._waiting:
             return
         events = as_batch(pa.concat_batches(self._waiting), self._stream.columns)
-        self._waiting = []
+        self._waiting, self._size = [], 0
         points = as_points(None if self._key is None else routing_keys(events, self._key), events)
         self._staged += stage_batch(self._stream, self._routing, events, points, transaction=True)
 

@@ -59,4 +59,4 @@ its content; restore an intact copy, or start without saved state
     try:
         return read_frame(body[1:]) if body[0] == VERSION else pl.read_ipc_stream(io.BytesIO(body[1:]))
     except (pl.exceptions.PolarsError, msgspec.MsgspecError, OSError) as error:
-        raise CorruptState(what, f"its content is not an Arrow stream ({error})") from None
+        raise CorruptState(what, f"its content is not a frame ({error})") from None

@@ -50,11 +50,14 @@ def write_frame(frame: pl.DataFrame) -> bytes:
     [(5, 'x'), (None, 'y')]
     """
     narrow: list[_Narrow] = []
-    if frame.height >= _ROWS_WORTH_NARROWING and frame.width:
+    if frame.height >= _ROWS_WORTH_NARROWING:
+        frame = frame.clone()
         # Each expression over a frame has a fixed cost, which is higher than that of a small frame.
-        columns = [_narrowed(column) for column in frame.get_columns()]
-        narrow = [one for one, _ in columns if one is not None]
-        frame = pl.DataFrame([values for _, values in columns])
+        for index, column in enumerate(frame.get_columns()):
+            found = _narrowed(column)
+            if found is not None:
+                narrow.append(found[0])
+                frame.replace_column(index, found[1])
     listed = msgspec.msgpack.encode(narrow)
     buffer = io.BytesIO()
     buffer.write(len(listed).to_bytes(_LENGTH, "big"))
@@ -78,17 +81,17 @@ def read_frame(data: bytes | memoryview) -> pl.DataFrame:
     return frame
 
 
-def _narrowed(column: pl.Series) -> tuple[_Narrow | None, pl.Series]:
-    """A column as differences from its lowest value; None and the column if it is written as it is."""
+def _narrowed(column: pl.Series) -> tuple[_Narrow, pl.Series] | None:
+    """A column as differences from its lowest value; None if it is written as it is."""
     kind = column.dtype
     if kind != pl.Int64 and not isinstance(kind, pl.Datetime):
-        return None, column
+        return None
     values = column if kind == pl.Int64 else column.cast(pl.Int64())
     lowest, highest = values.min(), values.max()
     if not isinstance(lowest, int) or not isinstance(highest, int):  # only nulls
-        return None, column
+        return None
     narrow = next((each for limit, each in _TYPES if highest - lowest < limit), None)
     if narrow is None:
-        return None, column
+        return None
     unit, zone = (kind.time_unit, kind.time_zone) if isinstance(kind, pl.Datetime) else (None, None)
     return _Narrow(column.name, lowest, unit, zone), (values - lowest).cast(narrow)
