@@ -173,20 +173,7 @@ def write_task(
 
 
 class StagedEvents:
-    """Events of a task, in staged files of a stream; small batches are combined to fewer files.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from slackwater.streams.log.catalog import Streams
-    >>> with TemporaryDirectory() as folder:
-    ...     options = FormatOptions(f"sqlite:///{folder}/store.db", "shop/bids")
-    ...     with Streams.open(options.store, create=True) as streams:
-    ...         stream = streams.create("shop/bids")
-    ...     events = StagedEvents(options)
-    ...     events.add(pa.record_batch({"value": [b"a"]}))
-    ...     events.add(pa.record_batch({"value": [b"b"]}))
-    ...     [location.events for _, location in events.take()]
-    [2]
-    """
+    """Events of a task, in staged files of a stream; small batches are combined to fewer files."""
 
     def __init__(self, options: FormatOptions) -> None:
         self._stream = options.open()
