@@ -6,9 +6,8 @@ The task of the operator can write them as they are. The driver commits the file
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -101,18 +100,14 @@ class StreamCommits:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Commit the files that the tasks of a batch have written; for ``foreachBatch``."""
-        self.commit([row.asDict() for row in batch.collect()], number)
-
-    def commit(self, buckets: Iterable[dict[str, Any]], number: int) -> None:
-        """Commit the files of a batch, given what its buckets have sent."""
-        reports = list(buckets)
-        if not reports:
+        buckets = batch.collect()
+        if not buckets:
             return
         commit_batch(
             self.options,
             self.claim,
             number,
-            Committer(reports[0]["query"], reports[0]["run"]),
-            [one for bucket in reports for one in _staged.decode(bucket["staged"])],
-            [msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in reports],
+            Committer(buckets[0]["query"], buckets[0]["run"]),
+            [one for bucket in buckets for one in _staged.decode(bucket["staged"])],
+            [msgspec.json.decode(bucket["report"], type=BucketProgress) for bucket in buckets],
         )
